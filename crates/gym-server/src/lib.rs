@@ -1,0 +1,1 @@
+//! Config, HTTP server base, HTTP client and server traits of the Gym.

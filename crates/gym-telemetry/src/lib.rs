@@ -1,0 +1,1 @@
+//! The telemetry block of a Gym config, span groups, metrics, hand-over to children.

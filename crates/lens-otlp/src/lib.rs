@@ -1,0 +1,1 @@
+//! OTLP wire format: encoding, reading, JSON form, and the client that ships it.

@@ -1,0 +1,1 @@
+//! Test doubles: an OTLP sink, trees of spans as text.
