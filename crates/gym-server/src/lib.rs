@@ -1,1 +1,3 @@
 //! Config, HTTP server base, HTTP client and server traits of the Gym.
+
+pub mod instance;
