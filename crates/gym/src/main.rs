@@ -1,3 +1,47 @@
-//! The command line of the Gym.
+//! The command line of the Gym: fleets, collection, traces.
+//!
+//! One binary is supervisor, server and reader: `gym env start` spawns itself
+//! once per built-in server, so a fleet needs nothing but this file.
 
-fn main() {}
+mod args;
+mod collect;
+mod commands;
+mod demo;
+mod env_test;
+mod exit;
+mod fleet;
+mod printer;
+mod render;
+mod trace;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::Cli;
+use crate::exit::ExitStatus;
+use crate::printer::Printer;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let printer = Printer::from_terminal();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            return commands::absent::explain(&printer, &error, std::env::args().skip(1)).into();
+        }
+    };
+    let printer = if cli.quiet { printer.quieted() } else { printer };
+    match commands::dispatch(&cli, &printer) {
+        Ok(status) => status.into(),
+        Err(error) => {
+            let status = ExitStatus::of_error(&error);
+            if status != ExitStatus::Done {
+                render::error(&printer, &error);
+            }
+            status.into()
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! What can be typed: clap types and nothing else.
+//!
+//! Flags are sugar for config overrides (`+key=value`, `++key=value`), which
+//! every command that reads a config also takes as they are.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Runs environments for language models and shows where every rollout spent its time.
+#[derive(Debug, Parser)]
+#[command(
+    name = "gym",
+    version,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    /// Say more, here and in the servers (config key `verbose`).
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
+    /// Print only data, warnings and errors.
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Environments: start, look at, resolve, test.
+    #[command(subcommand)]
+    Env(EnvCommand),
+    /// Evaluation: collect rollouts.
+    #[command(subcommand)]
+    Eval(EvalCommand),
+    /// Traces: list, show.
+    #[command(subcommand)]
+    Trace(TraceCommand),
+    /// Settings and where they come from.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Start an example environment, collect rollouts, show where the time went.
+    Demo(DemoArgs),
+    /// Serve a scripted, deterministic model over the OpenAI API.
+    ServeOpenai(ServeOpenaiArgs),
+    /// Serve one built-in server as the environment says (started by the supervisor).
+    #[command(hide = true)]
+    ServeInstance,
+    /// Run a program and end it when stdin closes (started by the supervisor).
+    #[command(hide = true)]
+    Guard(GuardArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum EnvCommand {
+    /// Start the servers of a config and keep them running.
+    Start(EnvStartArgs),
+    /// Show the servers of a running fleet.
+    Status(EnvStatusArgs),
+    /// Print the merged and resolved config, secrets masked.
+    Resolve(EnvResolveArgs),
+    /// Drive an environment's example rows with a scripted model and check its contract.
+    Test(EnvTestArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum EvalCommand {
+    /// Collect rollouts.
+    Run(EvalRunArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TraceCommand {
+    /// List the traces in files of telemetry lines.
+    List(TraceListArgs),
+    /// Draw traces as timelines.
+    Show(TraceShowArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Print every telemetry setting.
+    Show(ConfigShowArgs),
+}
+
+/// Where a config comes from.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ConfigSource {
+    /// A config file; may be given several times.
+    #[arg(long = "config", value_name = "PATH")]
+    pub config: Vec<String>,
+    /// A benchmark by name: benchmarks/NAME/FLAVOR.yaml.
+    #[arg(long, value_name = "NAME[/FLAVOR]")]
+    pub benchmark: Option<String>,
+    /// An environment by name: environments/NAME/FLAVOR.yaml.
+    #[arg(long, value_name = "NAME[/FLAVOR]")]
+    pub environment: Option<String>,
+    /// A resources server by name: resources_servers/NAME/configs/FLAVOR.yaml.
+    #[arg(long, value_name = "NAME[/FLAVOR]")]
+    pub resources_server: Option<String>,
+    /// A model server by name: responses_api_models/NAME/configs/FLAVOR.yaml.
+    #[arg(long, value_name = "NAME[/FLAVOR]")]
+    pub model_type: Option<String>,
+    /// A directory to look for servers and configs in, before the current one; may be given several times.
+    #[arg(long = "search-dir", value_name = "DIR")]
+    pub search_dir: Vec<PathBuf>,
+    /// Config overrides: +key=value adds, ++key=value adds or replaces.
+    #[arg(value_name = "+KEY=VALUE", value_parser = override_token)]
+    pub overrides: Vec<String>,
+}
+
+/// The policy model behind an environment.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ModelFlags {
+    /// Name of the policy model (key `policy_model_name`).
+    #[arg(short, long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// Base URL of the policy model's endpoint (key `policy_base_url`).
+    #[arg(long, value_name = "URL")]
+    pub model_url: Option<String>,
+    /// API key of the policy model's endpoint (key `policy_api_key`).
+    #[arg(long, value_name = "KEY")]
+    pub model_api_key: Option<String>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct EnvStartArgs {
+    #[command(flatten)]
+    pub source: ConfigSource,
+    #[command(flatten)]
+    pub model: ModelFlags,
+    /// Append the output of every server to DIR/<instance>.log (key `nemo_gym_log_dir`).
+    #[arg(long, value_name = "DIR")]
+    pub log_dir: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct EnvStatusArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub source: ConfigSource,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct EnvResolveArgs {
+    #[command(flatten)]
+    pub source: ConfigSource,
+    #[command(flatten)]
+    pub model: ModelFlags,
+    /// Print JSON instead of YAML.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct EnvTestArgs {
+    #[command(flatten)]
+    pub source: ConfigSource,
+    /// Replies of the model, one JSON object a line; without it the model calls each declared tool once.
+    #[arg(long, value_name = "PATH")]
+    pub script: Option<PathBuf>,
+    /// Rows to drive instead of the environment's example rows.
+    #[arg(short, long, value_name = "PATH")]
+    pub input: Option<PathBuf>,
+    /// Drive only the first N rows.
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Append the output of every server to DIR/<instance>.log.
+    #[arg(long, value_name = "DIR")]
+    pub log_dir: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct EvalRunArgs {
+    #[command(flatten)]
+    pub source: ConfigSource,
+    #[command(flatten)]
+    pub model: ModelFlags,
+    /// Use the servers of a running `gym env start` instead of starting them.
+    #[arg(long)]
+    pub no_serve: bool,
+    /// Input rows (key `input_jsonl_fpath`).
+    #[arg(short, long, value_name = "PATH")]
+    pub input: Option<PathBuf>,
+    /// Output rows (key `output_jsonl_fpath`).
+    #[arg(short, long, value_name = "PATH")]
+    pub output: Option<PathBuf>,
+    /// Agent instance for rows that name none (key `agent_name`).
+    #[arg(short, long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// Use the datasets of this split when no input is given (key `split`).
+    #[arg(long, value_name = "SPLIT", value_parser = ["train", "validation", "benchmark", "example"])]
+    pub split: Option<String>,
+    /// Take only the first N input rows; 0 takes all (key `limit`).
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// Rollouts per input row (key `num_repeats`).
+    #[arg(long, value_name = "N")]
+    pub num_repeats: Option<u64>,
+    /// Rollouts in flight at a time (key `num_samples_in_parallel`).
+    #[arg(long, value_name = "N")]
+    pub concurrency: Option<u64>,
+    /// Template that builds the input of every row (key `prompt_config`).
+    #[arg(long, value_name = "PATH")]
+    pub prompt_config: Option<PathBuf>,
+    /// Sampling temperature (key `responses_create_params.temperature`).
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    pub temperature: Option<f64>,
+    /// Nucleus sampling mass (key `responses_create_params.top_p`).
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub top_p: Option<f64>,
+    /// Limit of generated tokens per model call (key `responses_create_params.max_output_tokens`).
+    #[arg(long, value_name = "N")]
+    pub max_output_tokens: Option<u64>,
+    /// Continue an interrupted collection (key `resume_from_cache`).
+    #[arg(long)]
+    pub resume: bool,
+    /// Do not aggregate metrics at the end (key `disable_aggregation`).
+    #[arg(long)]
+    pub disable_aggregation: bool,
+    /// Append the output of every server to DIR/<instance>.log (key `nemo_gym_log_dir`).
+    #[arg(long, value_name = "DIR")]
+    pub log_dir: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct TraceListArgs {
+    /// Files or directories of telemetry lines or OTLP JSON; `-` is stdin.
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct TraceShowArgs {
+    /// Files or directories of telemetry lines or OTLP JSON; `-` is stdin.
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// The trace of this rollout.
+    #[arg(long, value_name = "ID", group = "which")]
+    pub rollout: Option<String>,
+    /// The trace with this id (a prefix is enough).
+    #[arg(long, value_name = "ID", group = "which")]
+    pub trace: Option<String>,
+    /// The N rollouts that took longest.
+    #[arg(long, value_name = "N", group = "which")]
+    pub slowest: Option<usize>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct ConfigShowArgs {
+    #[command(flatten)]
+    pub source: ConfigSource,
+    #[command(flatten)]
+    pub model: ModelFlags,
+    /// Say where each value comes from.
+    #[arg(long)]
+    pub origin: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct DemoArgs {
+    /// How many rollouts to collect.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub rollouts: usize,
+    /// Rollouts in flight at a time.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub concurrency: usize,
+    /// The example environment to run.
+    #[arg(long, value_name = "NAME", default_value = "example_single_tool_call")]
+    pub environment: String,
+    /// Where to leave rows, logs and traces; a fresh temporary directory when not given.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Seed of the scripted model's latencies and replies.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct ServeOpenaiArgs {
+    /// Address to listen on; port 0 picks a free one and prints it.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8000")]
+    pub listen: SocketAddr,
+    /// Settings of the scripted model, as in its config: +latency.kind=uniform, +script=replies.jsonl, …
+    #[arg(value_name = "+KEY=VALUE", value_parser = override_token)]
+    pub overrides: Vec<String>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct GuardArgs {
+    /// The program and its arguments.
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    pub command: Vec<OsString>,
+}
+
+fn override_token(token: &str) -> Result<String, String> {
+    if token.starts_with(['+', '~']) || token.contains('=') {
+        Ok(token.to_owned())
+    } else {
+        Err("not a flag and not an override; overrides look like +key=value".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn overrides_may_stand_between_flags() {
+        let cli = Cli::try_parse_from([
+            "gym",
+            "env",
+            "start",
+            "+a=1",
+            "--config",
+            "c.yaml",
+            "++b.c=[x,y]",
+        ]);
+        let Ok(Cli { command: Command::Env(EnvCommand::Start(args)), .. }) = cli else {
+            panic!("not read as env start: {cli:?}");
+        };
+        assert_eq!(args.source.overrides, ["+a=1", "++b.c=[x,y]"]);
+        assert_eq!(args.source.config, ["c.yaml"]);
+    }
+
+    #[test]
+    fn a_word_that_is_neither_flag_nor_override_is_refused() {
+        let error =
+            Cli::try_parse_from(["gym", "env", "start", "demo"]).expect_err("not an override");
+        assert!(error.to_string().contains("overrides look like +key=value"), "{error}");
+    }
+
+    #[test]
+    fn a_mistyped_flag_is_answered_with_the_closest_one() {
+        let error = Cli::try_parse_from(["gym", "env", "start", "--model-typ", "x"])
+            .expect_err("unknown flag");
+        assert!(error.to_string().contains("--model-type"), "{error}");
+    }
+}

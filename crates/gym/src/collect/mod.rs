@@ -1,0 +1,1 @@
+//! Collection of rollouts: rows in, rows out.

@@ -1,0 +1,1 @@
+//! One command that shows where rollouts spend their time.

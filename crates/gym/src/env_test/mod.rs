@@ -1,0 +1,1 @@
+//! Checks an environment against the contract of its servers.

@@ -1,0 +1,1 @@
+//! Reading of traces: console lines and OTLP JSON to timelines.
