@@ -1,1 +1,3 @@
 //! The built-in agent, model and resources servers.
+
+pub mod assets;

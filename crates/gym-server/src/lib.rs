@@ -1,3 +1,4 @@
 //! Config, HTTP server base, HTTP client and server traits of the Gym.
 
+pub mod config;
 pub mod instance;
