@@ -1,4 +1,5 @@
 //! Config, HTTP server base, HTTP client and server traits of the Gym.
 
+pub mod aggregate;
 pub mod config;
 pub mod instance;

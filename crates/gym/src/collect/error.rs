@@ -71,13 +71,18 @@ impl CollectError {
             CollectError::MissingAgents { .. } => {
                 "name one with --agent, or give the rows an `agent_ref: {\"name\": …}`".to_owned()
             }
-            CollectError::UnknownAgent { known, .. } if known.is_empty() => "the config has no agents".to_owned(),
+            CollectError::UnknownAgent { known, .. } if known.is_empty() => {
+                "the config has no agents".to_owned()
+            }
             CollectError::UnknownAgent { name, known } => match closest(name, known) {
-                Some(close) => format!("did you mean {close:?}? The config has: {}", known.join(", ")),
+                Some(close) => {
+                    format!("did you mean {close:?}? The config has: {}", known.join(", "))
+                }
                 None => format!("the config has: {}", known.join(", ")),
             },
             CollectError::PromptAndInput { .. } => {
-                "drop --prompt-config, or the `responses_create_params.input` of the rows".to_owned()
+                "drop --prompt-config, or the `responses_create_params.input` of the rows"
+                    .to_owned()
             }
             CollectError::MissingRepeats { .. } => "add them, or a `_default`".to_owned(),
             CollectError::NoDatasets { available, .. } if available.is_empty() => {
@@ -87,11 +92,13 @@ impl CollectError {
                 format!("it has {}; or give the rows with --input", available.join(", "))
             }
             CollectError::MissingData { roots, .. } | CollectError::MissingInput { roots, .. } => {
-                let roots: Vec<String> = roots.iter().map(|root| root.display().to_string()).collect();
+                let roots: Vec<String> =
+                    roots.iter().map(|root| root.display().to_string()).collect();
                 format!("looked under {}; --search-dir adds a root", roots.join(", "))
             }
             CollectError::Write { source, .. } if is_full(source) => {
-                "make room and continue with --resume; the lines already written are whole".to_owned()
+                "make room and continue with --resume; the lines already written are whole"
+                    .to_owned()
             }
             _ => return None,
         })
@@ -159,13 +166,17 @@ mod tests {
 
     #[test]
     fn rows_without_an_agent_are_counted_and_placed() {
-        let error = CollectError::MissingAgents { path: "in.jsonl".into(), lines: vec![2, 5], count: 9 };
+        let error =
+            CollectError::MissingAgents { path: "in.jsonl".into(), lines: vec![2, 5], count: 9 };
         assert_eq!(error.to_string(), "no agent for 9 rows (the first: line 2, 5)");
     }
 
     #[test]
     fn a_full_disk_comes_with_the_way_on() {
-        let error = CollectError::Write { path: "out.jsonl".into(), source: io::ErrorKind::StorageFull.into() };
+        let error = CollectError::Write {
+            path: "out.jsonl".into(),
+            source: io::ErrorKind::StorageFull.into(),
+        };
         assert_eq!(error.to_string(), "cannot write \"out.jsonl\"");
         assert!(error.hint().unwrap().contains("--resume"));
     }

@@ -22,7 +22,11 @@ impl RunFiles {
     /// to the working directory.
     pub fn of(output: &Path) -> RunFiles {
         let stem = output.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let directory = if is_device(output) { Path::new("") } else { output.parent().unwrap_or(Path::new("")) };
+        let directory = if is_device(output) {
+            Path::new("")
+        } else {
+            output.parent().unwrap_or(Path::new(""))
+        };
         let beside = |suffix: &str| directory.join(format!("{stem}{suffix}"));
         RunFiles {
             output: output.to_owned(),

@@ -41,7 +41,10 @@ impl<'a> Members<'a> {
         for (_, value) in &self.entries {
             let start = self.offset_of(value.get());
             let between = &bytes[expected..start];
-            if between.first() != Some(&b'"') || between.last() != Some(&b':') || between.contains(&b'\n') {
+            if between.first() != Some(&b'"')
+                || between.last() != Some(&b':')
+                || between.contains(&b'\n')
+            {
                 return false;
             }
             if between.ends_with(b" :") {
@@ -56,7 +59,10 @@ impl<'a> Members<'a> {
     /// The texts of the changes must be JSON values.
     pub fn splice_into(&self, changes: &[(&str, &str)], out: &mut Vec<u8>) {
         let bytes = self.text.as_bytes();
-        out.reserve(bytes.len() + changes.iter().map(|(key, value)| key.len() + value.len() + 4).sum::<usize>());
+        out.reserve(
+            bytes.len()
+                + changes.iter().map(|(key, value)| key.len() + value.len() + 4).sum::<usize>(),
+        );
         let mut copied = 0;
         if changes.iter().any(|(key, _)| self.get(key).is_some()) {
             for (name, value) in &self.entries {
@@ -222,7 +228,10 @@ mod tests {
 
     #[test]
     fn present_members_are_replaced_where_they_stand() {
-        assert_eq!(splice(r#"{"a":1,"b":{"x":[1]},"c":3}"#, &[("b", "0")]), r#"{"a":1,"b":0,"c":3}"#);
+        assert_eq!(
+            splice(r#"{"a":1,"b":{"x":[1]},"c":3}"#, &[("b", "0")]),
+            r#"{"a":1,"b":0,"c":3}"#
+        );
         assert_eq!(splice(r#"{"a":1,"a":2}"#, &[("a", "9")]), r#"{"a":9,"a":9}"#);
     }
 
@@ -247,7 +256,10 @@ mod tests {
 
     #[test]
     fn compacting_touches_only_blanks_outside_strings() {
-        assert_eq!(compacted("{ \"a b\" : \"x \\\" y\",\n\t\"c\": [1, 2] }"), r#"{"a b":"x \" y","c":[1,2]}"#);
+        assert_eq!(
+            compacted("{ \"a b\" : \"x \\\" y\",\n\t\"c\": [1, 2] }"),
+            r#"{"a b":"x \" y","c":[1,2]}"#
+        );
     }
 
     #[test]
@@ -255,7 +267,9 @@ mod tests {
         for text in ["{}", r#"{"a":1}"#, r#"{"a":{"b":1},"c":" x "}"#, r#"{"a:":1,"b ":2}"#] {
             assert!(Members::parse(text).unwrap().is_compact(), "{text}");
         }
-        for text in ["{ }", "{\"a\": 1}", "{\"a\":1, \"b\":2}", "{\"a\":1 }", "{\"a\":[\n1]}", "{\"a\" :1}"] {
+        for text in
+            ["{ }", "{\"a\": 1}", "{\"a\":1, \"b\":2}", "{\"a\":1 }", "{\"a\":[\n1]}", "{\"a\" :1}"]
+        {
             assert!(!Members::parse(text).unwrap().is_compact(), "{text}");
         }
     }

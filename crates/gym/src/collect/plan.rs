@@ -77,12 +77,13 @@ impl Stamp {
             },
             Some("null") => return Ok(None),
             Some(text) => {
-                let members =
-                    Members::parse(text).map_err(|_| "`agent_ref` must be an object with a `name`".to_owned())?;
+                let members = Members::parse(text)
+                    .map_err(|_| "`agent_ref` must be an object with a `name`".to_owned())?;
                 match members.get("name") {
                     None | Some("null") => return Ok(None),
                     Some(name) => {
-                        let name = serde_json::from_str(name).map_err(|_| "`agent_ref.name` must be text".to_owned())?;
+                        let name = serde_json::from_str(name)
+                            .map_err(|_| "`agent_ref.name` must be text".to_owned())?;
                         (name, text.to_owned())
                     }
                 }
@@ -91,8 +92,8 @@ impl Stamp {
         let rollout_id = match row.get(keys::ROLLOUT_ID) {
             None | Some("null") => None,
             Some(text) => {
-                let id: String =
-                    serde_json::from_str(text).map_err(|_| format!("`{}` must be text", keys::ROLLOUT_ID))?;
+                let id: String = serde_json::from_str(text)
+                    .map_err(|_| format!("`{}` must be text", keys::ROLLOUT_ID))?;
                 if !is_rollout_id(&id) {
                     return Err(format!(
                         "`{}` must be letters, digits, `.`, `_` and `-` and start with a letter or digit, got {id:?}",
@@ -102,7 +103,12 @@ impl Stamp {
                 Some(id)
             }
         };
-        Ok(Some(Stamp { agent, agent_ref, skills_ref: row.get(keys::SKILLS_REF).map(str::to_owned), rollout_id }))
+        Ok(Some(Stamp {
+            agent,
+            agent_ref,
+            skills_ref: row.get(keys::SKILLS_REF).map(str::to_owned),
+            rollout_id,
+        }))
     }
 }
 
@@ -115,9 +121,10 @@ fn is_rollout_id(id: &str) -> bool {
 pub fn index_of(row: &Members, key: &str) -> Result<Option<u64>, String> {
     match row.get(key) {
         None => Ok(None),
-        Some(text) => {
-            text.parse().map(Some).map_err(|_| format!("`{key}` must be a whole number of 0 or more, got {text}"))
-        }
+        Some(text) => text
+            .parse()
+            .map(Some)
+            .map_err(|_| format!("`{key}` must be a whole number of 0 or more, got {text}")),
     }
 }
 
@@ -172,7 +179,8 @@ mod tests {
     fn a_rollout_is_named_by_its_indices_or_its_own_id_and_the_attempt() {
         let plain = stamp("{}", Some("a")).unwrap().unwrap();
         let named = stamp(r#"{"_ng_rollout_id":"x.1"}"#, Some("a")).unwrap().unwrap();
-        let mut rollout = PlannedRollout { offset: 0, len: 0, stamp: 0, task: 7, rollout: 3, attempt: 0 };
+        let mut rollout =
+            PlannedRollout { offset: 0, len: 0, stamp: 0, task: 7, rollout: 3, attempt: 0 };
         assert_eq!(rollout.wire_id(&plain), "7-3");
         rollout.attempt = 2;
         assert_eq!(rollout.wire_id(&plain), "7-3-a2");

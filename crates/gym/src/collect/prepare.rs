@@ -29,12 +29,14 @@ impl NumRepeats {
     /// Reads a number, or a map from agent to number with an optional `_default`.
     pub fn from_value(value: &serde_json::Value) -> Result<NumRepeats, CollectError> {
         let count = |value: &serde_json::Value| {
-            value.as_u64().filter(|count| (1..=u64::from(u32::MAX)).contains(count)).map(|count| count as u32).ok_or_else(
-                || CollectError::Setting {
+            value
+                .as_u64()
+                .filter(|count| (1..=u64::from(u32::MAX)).contains(count))
+                .map(|count| count as u32)
+                .ok_or_else(|| CollectError::Setting {
                     key: "num_repeats",
                     reason: format!("must be a whole number of 1 or more, got {value}"),
-                },
-            )
+                })
         };
         match value {
             serde_json::Value::Null => Ok(NumRepeats::Every(1)),
@@ -171,7 +173,9 @@ impl<'a> Preparation<'a> {
     /// The lines that an input line becomes.
     fn row(&mut self, number: usize, line: &[u8]) -> Result<&[u8], CollectError> {
         self.rows.clear();
-        let bad = |reason: String| CollectError::BadRow { path: self.path.to_owned(), line: number, reason };
+        let (path, options) = (self.path, self.options);
+        let bad =
+            |reason: String| CollectError::BadRow { path: path.to_owned(), line: number, reason };
         let text = std::str::from_utf8(line).map_err(|_| bad("not UTF-8".to_owned()))?;
         let text = if number == 1 { text.trim_start_matches('\u{feff}') } else { text }.trim();
         if text.is_empty() {
@@ -186,14 +190,17 @@ impl<'a> Preparation<'a> {
 
         let mut params = match row.get(keys::CREATE_PARAMS) {
             Some(text) => text.to_owned(),
-            None if self.options.prompt.is_some() => "{}".to_owned(),
+            None if options.prompt.is_some() => "{}".to_owned(),
             None => {
-                let reason = format!("`{}` is missing; give it, or build it with --prompt-config", keys::CREATE_PARAMS);
+                let reason = format!(
+                    "`{}` is missing; give it, or build it with --prompt-config",
+                    keys::CREATE_PARAMS
+                );
                 return Err(bad(reason));
             }
         };
         let not_object = || bad(format!("`{}` must be an object", keys::CREATE_PARAMS));
-        if let Some(prompt) = &self.options.prompt {
+        if let Some(prompt) = &options.prompt {
             let members = Members::parse(&params).map_err(|_| not_object())?;
             if !matches!(members.get("input"), None | Some("null" | "[]" | "\"\"")) {
                 self.with_input.add(number);
@@ -203,8 +210,11 @@ impl<'a> Preparation<'a> {
             params = members.spliced(&[("input", &messages)]);
         }
         let members = Members::parse(&params).map_err(|_| not_object())?;
-        let overrides: Vec<(&str, &str)> =
-            self.options.create_params.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        let overrides: Vec<(&str, &str)> = options
+            .create_params
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+            .collect();
         params = members.spliced(&overrides);
 
         let task = match index_of(&row, keys::TASK_INDEX).map_err(bad)? {
@@ -214,14 +224,14 @@ impl<'a> Preparation<'a> {
                 *self.task_of_line.entry(line_hash(text)).or_insert(next)
             }
         };
-        let Some(mut stamp) = Stamp::of(&row, self.options.agent.as_deref()).map_err(bad)? else {
+        let Some(mut stamp) = Stamp::of(&row, options.agent.as_deref()).map_err(bad)? else {
             self.without_agent.add(number);
             return Ok(&self.rows);
         };
-        if self.options.skills_ref.is_some() {
-            stamp.skills_ref.clone_from(&self.options.skills_ref);
+        if options.skills_ref.is_some() {
+            stamp.skills_ref.clone_from(&options.skills_ref);
         }
-        let Some(repeats) = self.options.num_repeats.of(&stamp.agent) else {
+        let Some(repeats) = options.num_repeats.of(&stamp.agent) else {
             self.without_repeats.insert(stamp.agent);
             return Ok(&self.rows);
         };
@@ -233,7 +243,11 @@ impl<'a> Preparation<'a> {
             let rollout = *next_rollout;
             *next_rollout += 1;
             let rollout_text = rollout.to_string();
-            let seeded = if self.options.add_seed { Some(with_seed(&params, &rollout_text).map_err(bad)?) } else { None };
+            let seeded = if options.add_seed {
+                Some(with_seed(&params, &rollout_text).map_err(bad)?)
+            } else {
+                None
+            };
             let mut changes = vec![
                 (keys::CREATE_PARAMS, seeded.as_deref().unwrap_or(&params)),
                 (keys::AGENT_REF, stamp.agent_ref.as_str()),
@@ -245,7 +259,8 @@ impl<'a> Preparation<'a> {
             changes.push((keys::ROLLOUT_INDEX, &rollout_text));
             let start = self.rows.len();
             row.splice_into(&changes, &mut self.rows);
-            let len = u32::try_from(self.rows.len() - start).map_err(|_| bad("longer than 4 GiB".to_owned()))?;
+            let len = u32::try_from(self.rows.len() - start)
+                .map_err(|_| bad("longer than 4 GiB".to_owned()))?;
             self.rows.push(b'\n');
             self.prepared.plan.rollouts.push(PlannedRollout {
                 offset: self.offset,
@@ -271,17 +286,23 @@ impl<'a> Preparation<'a> {
             return Err(CollectError::MissingAgents { path, lines, count });
         }
         if !self.without_repeats.is_empty() {
-            return Err(CollectError::MissingRepeats { agents: self.without_repeats.into_iter().collect() });
+            return Err(CollectError::MissingRepeats {
+                agents: self.without_repeats.into_iter().collect(),
+            });
         }
         if self.prepared.plan.rollouts.is_empty() {
             return Err(CollectError::NoRows { path });
         }
         if let NumRepeats::PerAgent { agents, .. } = &self.options.num_repeats {
             let seen = self.prepared.plan.agents();
-            let unseen: Vec<&str> =
-                agents.keys().map(String::as_str).filter(|name| seen.binary_search(name).is_err()).collect();
+            let unseen: Vec<&str> = agents
+                .keys()
+                .map(String::as_str)
+                .filter(|name| seen.binary_search(name).is_err())
+                .collect();
             if !unseen.is_empty() {
-                let notice = format!("num_repeats names agents that no row names: {}", unseen.join(", "));
+                let notice =
+                    format!("num_repeats names agents that no row names: {}", unseen.join(", "));
                 self.prepared.notices.push(notice);
             }
         }
@@ -293,12 +314,15 @@ impl<'a> Preparation<'a> {
 fn with_seed(params: &str, seed: &str) -> Result<String, String> {
     let members = Members::parse(params).map_err(|error| error.to_string())?;
     let metadata_text = members.get("metadata").filter(|text| *text != "null").unwrap_or("{}");
-    let metadata = Members::parse(metadata_text).map_err(|_| "`metadata` must be an object".to_owned())?;
+    let metadata =
+        Members::parse(metadata_text).map_err(|_| "`metadata` must be an object".to_owned())?;
     let extra_text: String = match metadata.get("extra_body") {
         None | Some("null") => "{}".to_owned(),
-        Some(text) => serde_json::from_str(text).map_err(|_| "`metadata.extra_body` must be JSON text".to_owned())?,
+        Some(text) => serde_json::from_str(text)
+            .map_err(|_| "`metadata.extra_body` must be JSON text".to_owned())?,
     };
-    let extra = Members::parse(&extra_text).map_err(|_| "`metadata.extra_body` must hold a JSON object".to_owned())?;
+    let extra = Members::parse(&extra_text)
+        .map_err(|_| "`metadata.extra_body` must hold a JSON object".to_owned())?;
     let extra = json_string(&extra.spliced(&[("seed", seed)]));
     let metadata = metadata.spliced(&[("extra_body", &extra)]);
     Ok(members.spliced(&[("metadata", &metadata)]))

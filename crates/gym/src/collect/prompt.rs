@@ -14,7 +14,8 @@ pub struct Prompt {
 impl Prompt {
     /// Reads the parsed YAML of a prompt config. The error says what is wrong with it.
     pub fn from_value(value: &Value) -> Result<Prompt, String> {
-        let map = value.as_object().ok_or("expected a mapping with `user` and optionally `system`")?;
+        let map =
+            value.as_object().ok_or("expected a mapping with `user` and optionally `system`")?;
         let template = |key: &str| match map.get(key) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => {
@@ -30,7 +31,9 @@ impl Prompt {
     pub fn messages(&self, row: &Members) -> Result<String, String> {
         let mut out = b"[".to_vec();
         let templates = [("system", self.system.as_ref()), ("user", Some(&self.user))];
-        for (role, template) in templates.into_iter().filter_map(|(role, template)| Some((role, template?))) {
+        for (role, template) in
+            templates.into_iter().filter_map(|(role, template)| Some((role, template?)))
+        {
             if out.len() > 1 {
                 out.push(b',');
             }
@@ -67,7 +70,9 @@ impl Template {
             } else if brace == "}" {
                 return Err("a single `}`; write `}}` for a literal brace".to_owned());
             } else {
-                let end = behind.find('}').ok_or("a `{` without its `}`; write `{{` for a literal brace")?;
+                let end = behind
+                    .find('}')
+                    .ok_or("a `{` without its `}`; write `{{` for a literal brace")?;
                 if !literal.is_empty() {
                     pieces.push(Piece::Text(std::mem::take(&mut literal)));
                 }
@@ -90,12 +95,17 @@ impl Template {
                 Piece::Field { name, path, repr } => {
                     let text = row.get(name).ok_or_else(|| {
                         let fields: Vec<&str> = row.iter().map(|(name, _)| name).collect();
-                        format!("the prompt refers to `{name}`, the row has only: {}", fields.join(", "))
+                        format!(
+                            "the prompt refers to `{name}`, the row has only: {}",
+                            fields.join(", ")
+                        )
                     })?;
-                    let mut value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+                    let mut value: Value =
+                        serde_json::from_str(text).map_err(|error| error.to_string())?;
                     for key in path {
-                        value = step(&value, key)
-                            .ok_or_else(|| format!("the prompt refers to `{name}[{key}]`, which the row lacks"))?;
+                        value = step(&value, key).ok_or_else(|| {
+                            format!("the prompt refers to `{name}[{key}]`, which the row lacks")
+                        })?;
                     }
                     match value {
                         Value::String(text) if !repr => out.push_str(&text),
@@ -122,19 +132,24 @@ fn field(inside: &str) -> Result<Piece, String> {
         None => (inside, false),
         Some((reference, "s")) => (reference, false),
         Some((reference, "r")) => (reference, true),
-        Some((_, conversion)) => return Err(format!("`{{{inside}}}`: conversion `!{conversion}` is not supported")),
+        Some((_, conversion)) => {
+            return Err(format!("`{{{inside}}}`: conversion `!{conversion}` is not supported"));
+        }
     };
     if reference.contains(':') {
         return Err(format!("`{{{inside}}}`: format specifications are not supported"));
     }
     let (name, indexes) = reference.split_at(reference.find('[').unwrap_or(reference.len()));
     if name.is_empty() || name.contains('.') {
-        return Err(format!("`{{{inside}}}` must name a field of the row; write `{{{{` for a literal brace"));
+        return Err(format!(
+            "`{{{inside}}}` must name a field of the row; write `{{{{` for a literal brace"
+        ));
     }
     let mut path = Vec::new();
     let mut rest = indexes;
     while let Some(behind) = rest.strip_prefix('[') {
-        let end = behind.find(']').ok_or_else(|| format!("`{{{inside}}}`: a `[` without its `]`"))?;
+        let end =
+            behind.find(']').ok_or_else(|| format!("`{{{inside}}}`: a `[` without its `]`"))?;
         path.push(behind[..end].to_owned());
         rest = &behind[end + 1..];
     }
