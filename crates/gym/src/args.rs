@@ -256,6 +256,9 @@ pub struct TraceShowArgs {
     /// The N rollouts that took longest.
     #[arg(long, value_name = "N", group = "which")]
     pub slowest: Option<usize>,
+    /// Also sum up where the time of all rollouts in the files went.
+    #[arg(long)]
+    pub summary: bool,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

@@ -1,0 +1,184 @@
+//! Traces and the rollouts in them.
+//!
+//! A rollout's root is the topmost `gym.rollout.attempt`, served `POST /run` or `gym.rollout` of
+//! its branch. Its duration leaves out the wait for a slot (admission), as everywhere.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gym_telemetry::semconv;
+
+use super::span::{Kind, Span, TraceId};
+use super::tree::Tree;
+
+/// All spans, trace by trace, in order of their start.
+#[derive(Debug, Default)]
+pub struct Traces {
+    /// Every span.
+    pub spans: Vec<Span>,
+    /// The traces, earliest first.
+    pub traces: Vec<Trace>,
+}
+
+/// One trace.
+#[derive(Debug)]
+pub struct Trace {
+    /// Its id.
+    pub trace_id: TraceId,
+    /// Its spans.
+    pub tree: Tree,
+    /// Earliest start.
+    pub start_nanos: u64,
+    /// Latest end.
+    pub end_nanos: u64,
+    /// The rollouts in it.
+    pub rollouts: Vec<Rollout>,
+}
+
+/// One rollout: a subtree of a trace.
+#[derive(Debug, Clone)]
+pub struct Rollout {
+    /// Root node.
+    pub node: usize,
+    /// Its id, when any of its spans has one.
+    pub id: Option<Arc<str>>,
+    /// Wall clock without admission.
+    pub duration_nanos: u64,
+    /// Wait for a slot.
+    pub admission_nanos: u64,
+}
+
+/// Something to draw: a whole trace, or one rollout of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Section {
+    /// Index of the trace.
+    pub trace: usize,
+    /// First node.
+    pub first: usize,
+    /// One past the last node.
+    pub end: usize,
+}
+
+impl Traces {
+    /// Groups and assembles.
+    pub fn assemble(spans: Vec<Span>) -> Self {
+        let mut members: HashMap<TraceId, Vec<usize>> = HashMap::new();
+        for (index, span) in spans.iter().enumerate() {
+            members.entry(span.trace_id).or_default().push(index);
+        }
+        let mut traces: Vec<Trace> = members
+            .into_iter()
+            .map(|(trace_id, members)| Trace::new(trace_id, Tree::build(&spans, &members), &spans))
+            .collect();
+        traces.sort_by_key(|trace| (trace.start_nanos, trace.trace_id));
+        Self { spans, traces }
+    }
+
+    /// The span of a node.
+    pub fn span(&self, trace: usize, node: usize) -> &Span {
+        &self.spans[self.traces[trace].tree.nodes[node].span]
+    }
+
+    /// All rollouts as (trace, rollout), in order of time.
+    pub fn rollouts(&self) -> impl Iterator<Item = (usize, &Rollout)> {
+        self.traces
+            .iter()
+            .enumerate()
+            .flat_map(|(at, trace)| trace.rollouts.iter().map(move |rollout| (at, rollout)))
+    }
+
+    /// Rollouts from the slowest on.
+    pub fn slowest_first(&self) -> Vec<(usize, &Rollout)> {
+        let mut rollouts: Vec<_> = self.rollouts().collect();
+        rollouts.sort_by_key(|(_, rollout)| std::cmp::Reverse(rollout.duration_nanos));
+        rollouts
+    }
+
+    /// A whole trace.
+    pub fn whole(&self, trace: usize) -> Section {
+        Section { trace, first: 0, end: self.traces[trace].tree.nodes.len() }
+    }
+
+    /// What to draw for a rollout: its subtree, or its whole trace when that is all there is.
+    pub fn section(&self, trace: usize, rollout: &Rollout) -> Section {
+        let whole = &self.traces[trace];
+        if whole.rollouts.len() == 1 {
+            return self.whole(trace);
+        }
+        Section { trace, first: rollout.node, end: whole.tree.nodes[rollout.node].end }
+    }
+}
+
+impl Trace {
+    fn new(trace_id: TraceId, tree: Tree, spans: &[Span]) -> Self {
+        let start_nanos = tree.nodes.iter().map(|node| node.start_nanos).min().unwrap_or(0);
+        let end_nanos = tree.nodes.iter().map(|node| node.end_nanos).max().unwrap_or(0);
+        let rollouts = rollouts_of(&tree, spans);
+        Self { trace_id, tree, start_nanos, end_nanos, rollouts }
+    }
+
+    /// From the earliest start to the latest end.
+    pub fn duration_nanos(&self) -> u64 {
+        self.end_nanos - self.start_nanos
+    }
+}
+
+fn rollouts_of(tree: &Tree, spans: &[Span]) -> Vec<Rollout> {
+    let mut rollouts = Vec::new();
+    let mut at = 0;
+    while at < tree.nodes.len() {
+        let node = &tree.nodes[at];
+        if !is_rollout_root(&spans[node.span]) {
+            at += 1;
+            continue;
+        }
+        let id = tree.nodes[at..node.end].iter().find_map(|n| spans[n.span].rollout_id.clone());
+        let admission_nanos = admission_nanos(tree, at, spans);
+        rollouts.push(Rollout {
+            node: at,
+            id,
+            duration_nanos: node.duration_nanos() - admission_nanos,
+            admission_nanos,
+        });
+        at = node.end;
+    }
+    rollouts
+}
+
+fn is_rollout_root(span: &Span) -> bool {
+    match span.kind {
+        Kind::Server => &*span.name == "POST /run",
+        _ => matches!(&*span.name, semconv::span::ROLLOUT_ATTEMPT | semconv::span::ROLLOUT),
+    }
+}
+
+/// What an attempt did before its first request; what it says itself when requests are not traced.
+fn admission_nanos(tree: &Tree, node: usize, spans: &[Span]) -> u64 {
+    let root = &tree.nodes[node];
+    let span = &spans[root.span];
+    if &*span.name != semconv::span::ROLLOUT_ATTEMPT {
+        return 0;
+    }
+    let first_client = tree
+        .children(node)
+        .map(|child| &tree.nodes[child])
+        .find(|child| spans[child.span].kind == Kind::Client);
+    let nanos = match first_client {
+        Some(client) => client.start_nanos.saturating_sub(root.start_nanos),
+        None => span
+            .attributes()
+            .get(semconv::ADMISSION_WAIT_NANOS)
+            .and_then(serde_json::Value::as_u64)
+            .unwrap_or(0),
+    };
+    nanos.min(root.duration_nanos())
+}
+
+/// Whether `id` is the rollout that was asked for, or a later attempt of it.
+pub fn is_attempt_of(id: &str, wanted: &str) -> bool {
+    let Some(rest) = id.strip_prefix(wanted) else { return false };
+    rest.is_empty()
+        || rest
+            .strip_prefix("-a")
+            .is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
+}

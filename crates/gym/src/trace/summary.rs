@@ -1,0 +1,120 @@
+//! Where the time of many rollouts went: by span name and process.
+//!
+//! Self time is a span's duration without what its children cover, so the self times of spans
+//! that follow one another add up to the duration of their root.
+
+use std::collections::HashMap;
+
+use super::read::counted;
+use super::rollout::{Section, Traces};
+use super::text::{Align, Canvas, ProcessLabels, duration_text, table};
+
+/// All spans of one name in one process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SummaryRow {
+    /// Name of the spans.
+    pub name: String,
+    /// Label of the process.
+    pub process: String,
+    /// Name of the instance.
+    pub instance: String,
+    /// How many.
+    pub count: usize,
+    /// Median duration (nearest rank).
+    pub p50_nanos: u64,
+    /// 95th percentile of the durations (nearest rank).
+    pub p95_nanos: u64,
+    /// Sum of the durations.
+    pub total_nanos: u64,
+    /// Sum of the self times.
+    pub self_nanos: u64,
+}
+
+/// Sums up these sections, most self time first.
+pub fn summarise(traces: &Traces, sections: &[Section]) -> Vec<SummaryRow> {
+    let nodes = || {
+        sections.iter().flat_map(|section| {
+            traces.traces[section.trace].tree.nodes[section.first..section.end].iter()
+        })
+    };
+    let labels = ProcessLabels::new(nodes().map(|node| &*traces.spans[node.span].resource));
+    let mut groups: HashMap<(&str, &str), (Vec<u64>, u64)> = HashMap::new();
+    let mut instance_labels: HashMap<&str, &str> = HashMap::new();
+    for node in nodes() {
+        let span = &traces.spans[node.span];
+        let resource = &span.resource;
+        instance_labels.insert(&resource.instance, labels.of(resource));
+        let group = groups.entry((&span.name, &resource.instance)).or_default();
+        group.0.push(node.duration_nanos());
+        group.1 += node.self_nanos;
+    }
+    let mut rows: Vec<SummaryRow> = groups
+        .into_iter()
+        .map(|((name, instance), (mut durations, self_nanos))| {
+            durations.sort_unstable();
+            SummaryRow {
+                name: name.to_owned(),
+                process: instance_labels[instance].to_owned(),
+                instance: instance.to_owned(),
+                count: durations.len(),
+                p50_nanos: nearest_rank(&durations, 50),
+                p95_nanos: nearest_rank(&durations, 95),
+                total_nanos: durations.iter().sum(),
+                self_nanos,
+            }
+        })
+        .collect();
+    rows.sort_by(|a, b| {
+        (b.self_nanos, &a.name, &a.instance).cmp(&(a.self_nanos, &b.name, &b.instance))
+    });
+    rows
+}
+
+/// The smallest value that at least `percent` of all values do not exceed.
+pub fn nearest_rank(sorted: &[u64], percent: usize) -> u64 {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0)
+}
+
+/// The table as text, with its heading.
+pub fn summary_table(rows: &[SummaryRow], rollouts: usize, canvas: &Canvas) -> String {
+    let all_self: u64 = rows.iter().map(|row| row.self_nanos).sum();
+    let header = [
+        ("SPAN", Align::Left),
+        ("PROCESS", Align::Left),
+        ("COUNT", Align::Right),
+        ("P50", Align::Right),
+        ("P95", Align::Right),
+        ("TOTAL", Align::Right),
+        ("SELF", Align::Right),
+        ("SHARE", Align::Right),
+    ];
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| {
+            vec![
+                row.name.clone(),
+                row.process.clone(),
+                row.count.to_string(),
+                duration_text(row.p50_nanos),
+                duration_text(row.p95_nanos),
+                duration_text(row.total_nanos),
+                duration_text(row.self_nanos),
+                share_text(row.self_nanos, all_self),
+            ]
+        })
+        .collect();
+    let heading = format!(
+        "where the time of {} went (self: time of a span that none of its children covers)",
+        counted(rollouts, "rollout", "rollouts")
+    );
+    format!("{}\n\n{}", canvas.bold(&heading), table(canvas, &header, &cells, 0))
+}
+
+fn share_text(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    let tenths = (u128::from(part) * 1000 + u128::from(whole) / 2) / u128::from(whole);
+    format!("{}.{}%", tenths / 10, tenths % 10)
+}

@@ -1,4 +1,0 @@
-//! The supervisor from outside: real processes, real pipes, real signals.
-
-mod guarded;
-mod process;
