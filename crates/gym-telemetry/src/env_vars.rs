@@ -10,68 +10,72 @@ pub const LENS_PREFIX: &str = "NEMO_LENS_";
 /// Prefix of the standard OpenTelemetry variables.
 pub const OTEL_PREFIX: &str = "OTEL_";
 
-/// What follows [`GYM_OTEL_PREFIX`] or [`LENS_PREFIX`].
-pub mod suffix {
-    /// Master switch.
-    pub const ENABLED: &str = "ENABLED";
-    /// `service.name` gets the instance's name as a suffix.
-    pub const SERVICE_NAME_PER_SERVER: &str = "SERVICE_NAME_PER_SERVER";
-    /// Which span groups are on.
-    pub const SPAN_GROUPS: &str = "SPAN_GROUPS";
-    /// `otlp` or `console`.
-    pub const EXPORTER: &str = "EXPORTER";
-    /// Traces.
-    pub const TRACES_ENABLED: &str = "TRACES_ENABLED";
-    /// Metrics.
-    pub const METRICS_ENABLED: &str = "METRICS_ENABLED";
-    /// The log bridge.
-    pub const LOGS_ENABLED: &str = "LOGS_ENABLED";
-    /// CLIENT spans.
-    pub const INSTRUMENT_AIOHTTP: &str = "INSTRUMENT_AIOHTTP";
-    /// Which processes export.
-    pub const EXPORT_STRATEGY: &str = "EXPORT_STRATEGY";
-    /// For `single_rank`: which.
-    pub const EXPORT_RANK: &str = "EXPORT_RANK";
-    /// For `sampled`: the share.
-    pub const EXPORT_SAMPLE_RATE: &str = "EXPORT_SAMPLE_RATE";
-    /// The rank-aware sampler.
-    pub const SAMPLER_ENABLED: &str = "SAMPLER_ENABLED";
-    /// Id of the fleet.
-    pub const RUN_ID: &str = "RUN_ID";
-    /// Who runs it.
-    pub const USER_ID: &str = "USER_ID";
-    /// Log records of long-lived spans.
-    pub const LIVE_EVENTS: &str = "LIVE_EVENTS";
-    /// Model endpoints get trace context.
-    pub const PROPAGATE_TO_MODELS: &str = "PROPAGATE_TO_MODELS";
-    /// Hosts that get trace context.
-    pub const PROPAGATE_TO: &str = "PROPAGATE_TO";
-    /// Memory profiling.
-    pub const MEMORY_PROFILING_ENABLED: &str = "MEMORY_PROFILING_ENABLED";
-    /// Seconds between memory samples.
-    pub const MEMORY_PROFILING_INTERVAL_SECONDS: &str = "MEMORY_PROFILING_INTERVAL_SECONDS";
-    /// CPU sampling at span end.
-    pub const CPU_SAMPLING_ENABLED: &str = "CPU_SAMPLING_ENABLED";
-    /// Seconds between CPU samples at least.
-    pub const CPU_MIN_RESAMPLE_INTERVAL_S: &str = "CPU_MIN_RESAMPLE_INTERVAL_S";
-    /// Memory sampling at span end.
-    pub const MEMORY_SAMPLING_ENABLED: &str = "MEMORY_SAMPLING_ENABLED";
-    /// Seconds between memory samples at least.
-    pub const MEMORY_MIN_RESAMPLE_INTERVAL_S: &str = "MEMORY_MIN_RESAMPLE_INTERVAL_S";
-    /// GPU sampling.
-    pub const GPU_SAMPLING_ENABLED: &str = "GPU_SAMPLING_ENABLED";
-    /// Seconds between GPU samples.
-    pub const GPU_SAMPLE_INTERVAL_S: &str = "GPU_SAMPLE_INTERVAL_S";
-    /// Directory of the crash-safe span ring.
-    pub const SPOOL_DIR: &str = "SPOOL_DIR";
+/// Declares a setting's variable under both prefixes.
+macro_rules! under_both_prefixes {
+    ($($(#[$doc:meta])* $name:ident)*) => {
+        $($(#[$doc])* pub const $name: &str = concat!("NEMO_GYM_OTEL_", stringify!($name));)*
+
+        /// The same settings under [`LENS_PREFIX`], looked up second.
+        pub mod lens {
+            $($(#[$doc])* pub const $name: &str = concat!("NEMO_LENS_", stringify!($name));)*
+        }
+    };
 }
 
-/// Master switch, Gym's own name.
-pub const ENABLED: &str = "NEMO_GYM_OTEL_ENABLED";
-/// Id of the fleet, Gym's own name.
-pub const RUN_ID: &str = "NEMO_GYM_OTEL_RUN_ID";
-/// Directory of the crash-safe span ring.
-pub const SPOOL_DIR: &str = "NEMO_GYM_OTEL_SPOOL_DIR";
+under_both_prefixes! {
+    /// Master switch.
+    ENABLED
+    /// `service.name` gets the instance's name as a suffix.
+    SERVICE_NAME_PER_SERVER
+    /// Which span groups are on.
+    SPAN_GROUPS
+    /// `otlp` or `console`.
+    EXPORTER
+    /// Traces.
+    TRACES_ENABLED
+    /// Metrics.
+    METRICS_ENABLED
+    /// The log bridge.
+    LOGS_ENABLED
+    /// CLIENT spans.
+    INSTRUMENT_AIOHTTP
+    /// Which processes export.
+    EXPORT_STRATEGY
+    /// For `single_rank`: which.
+    EXPORT_RANK
+    /// For `sampled`: the share.
+    EXPORT_SAMPLE_RATE
+    /// The rank-aware sampler.
+    SAMPLER_ENABLED
+    /// Id of the fleet.
+    RUN_ID
+    /// Who runs it.
+    USER_ID
+    /// Log records of long-lived spans.
+    LIVE_EVENTS
+    /// Model endpoints get trace context.
+    PROPAGATE_TO_MODELS
+    /// Hosts that get trace context.
+    PROPAGATE_TO
+    /// Memory profiling.
+    MEMORY_PROFILING_ENABLED
+    /// Seconds between memory samples.
+    MEMORY_PROFILING_INTERVAL_SECONDS
+    /// CPU sampling at span end.
+    CPU_SAMPLING_ENABLED
+    /// Seconds between CPU samples at least.
+    CPU_MIN_RESAMPLE_INTERVAL_S
+    /// Memory sampling at span end.
+    MEMORY_SAMPLING_ENABLED
+    /// Seconds between memory samples at least.
+    MEMORY_MIN_RESAMPLE_INTERVAL_S
+    /// GPU sampling.
+    GPU_SAMPLING_ENABLED
+    /// Seconds between GPU samples.
+    GPU_SAMPLE_INTERVAL_S
+    /// Directory of the crash-safe span ring.
+    SPOOL_DIR
+}
 
 /// Switches everything off.
 pub const OTEL_SDK_DISABLED: &str = "OTEL_SDK_DISABLED";
@@ -93,28 +97,10 @@ pub const OTEL_TRACES_SAMPLER_ARG: &str = "OTEL_TRACES_SAMPLER_ARG";
 pub const OTEL_PROPAGATORS: &str = "OTEL_PROPAGATORS";
 /// Where OTLP goes.
 pub const OTEL_EXPORTER_OTLP_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-/// Where OTLP traces go.
-pub const OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
-/// Where OTLP metrics go.
-pub const OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT";
-/// Where OTLP logs go.
-pub const OTEL_EXPORTER_OTLP_LOGS_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT";
 /// `grpc`, `http/protobuf` or `http/json`.
 pub const OTEL_EXPORTER_OTLP_PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
-/// Protocol of traces.
-pub const OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: &str = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL";
-/// Protocol of metrics.
-pub const OTEL_EXPORTER_OTLP_METRICS_PROTOCOL: &str = "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL";
-/// Protocol of logs.
-pub const OTEL_EXPORTER_OTLP_LOGS_PROTOCOL: &str = "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL";
 /// Secret: headers of every export.
 pub const OTEL_EXPORTER_OTLP_HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
-/// Secret: headers of trace exports.
-pub const OTEL_EXPORTER_OTLP_TRACES_HEADERS: &str = "OTEL_EXPORTER_OTLP_TRACES_HEADERS";
-/// Secret: headers of metric exports.
-pub const OTEL_EXPORTER_OTLP_METRICS_HEADERS: &str = "OTEL_EXPORTER_OTLP_METRICS_HEADERS";
-/// Secret: headers of log exports.
-pub const OTEL_EXPORTER_OTLP_LOGS_HEADERS: &str = "OTEL_EXPORTER_OTLP_LOGS_HEADERS";
 /// Milliseconds an export may take.
 pub const OTEL_EXPORTER_OTLP_TIMEOUT: &str = "OTEL_EXPORTER_OTLP_TIMEOUT";
 /// `gzip` or `none`.
@@ -161,3 +147,51 @@ pub const GYM_CONFIG_PATH: &str = "NEMO_GYM_CONFIG_PATH";
 pub const GYM_CONFIG_DICT_FILE: &str = "NEMO_GYM_CONFIG_DICT_FILE";
 /// Descriptor of the pipe whose end tells a child that its supervisor is gone.
 pub const GYM_LIFE_PIPE_FD: &str = "NEMO_GYM_LIFE_PIPE_FD";
+
+/// Attributes of a span at most.
+pub const OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT: &str = "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT";
+/// Length of a span's string attribute at most.
+pub const OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT: &str = "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT";
+/// Events of a span at most.
+pub const OTEL_SPAN_EVENT_COUNT_LIMIT: &str = "OTEL_SPAN_EVENT_COUNT_LIMIT";
+/// Links of a span at most.
+pub const OTEL_SPAN_LINK_COUNT_LIMIT: &str = "OTEL_SPAN_LINK_COUNT_LIMIT";
+/// Attributes of anything at most.
+pub const OTEL_ATTRIBUTE_COUNT_LIMIT: &str = "OTEL_ATTRIBUTE_COUNT_LIMIT";
+/// Length of any string attribute at most.
+pub const OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT: &str = "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT";
+/// Attributes of an event at most.
+pub const OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT: &str = "OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT";
+
+/// The `_TRACES_`, `_METRICS_` and `_LOGS_` forms of the OTLP variables, in this order.
+pub mod per_signal {
+    macro_rules! forms {
+        ($($(#[$doc:meta])* $name:ident)*) => {
+            $($(#[$doc])* pub const $name: [&str; 3] = [
+                concat!("OTEL_EXPORTER_OTLP_TRACES_", stringify!($name)),
+                concat!("OTEL_EXPORTER_OTLP_METRICS_", stringify!($name)),
+                concat!("OTEL_EXPORTER_OTLP_LOGS_", stringify!($name)),
+            ];)*
+        };
+    }
+    forms! {
+        /// Where it goes, used as it is.
+        ENDPOINT
+        /// `grpc`, `http/protobuf` or `http/json`.
+        PROTOCOL
+        /// Secret: headers.
+        HEADERS
+        /// Milliseconds an export may take.
+        TIMEOUT
+        /// `gzip` or `none`.
+        COMPRESSION
+        /// gRPC without TLS when the endpoint has no scheme.
+        INSECURE
+        /// File of the trusted certificates.
+        CERTIFICATE
+        /// File of the client's key.
+        CLIENT_KEY
+        /// File of the client's certificate.
+        CLIENT_CERTIFICATE
+    }
+}

@@ -107,7 +107,7 @@ pub const HTTP_BACKOFF_NANOS: &str = "nemo.gym.http.backoff_nanos";
 /// Number of an attempt, 0 for the first.
 pub const HTTP_ATTEMPT_INDEX: &str = "nemo.gym.http.attempt.index";
 /// Why an attempt failed or was repeated: one of [`value::retry_reason`].
-pub const HTTP_ATTEMPT_REASON: &str = "nemo.gym.http.attempt.reason";
+pub const HTTP_ATTEMPT_REASON: &str = "nemo.gym.http.retry_reason";
 /// Instance that was called, when it is one of the fleet.
 pub const HTTP_DESTINATION_SERVER_NAME: &str = "nemo.gym.http.destination.server.name";
 /// Whether the peer is a Gym server, a model endpoint or a third party: [`value::destination`].

@@ -1,0 +1,154 @@
+//! From resolved settings to the pipeline's own config.
+
+use std::time::Duration;
+
+use lens::{
+    Value,
+    config::{ExporterKind, LensConfig, OtlpSettings, Sampler},
+};
+
+use crate::{
+    config::Exporter,
+    env_vars, groups,
+    resolve::{OtlpSignal, Resolved, SignalSettings, lens_protocol},
+    run_id::RunId,
+    semconv,
+};
+
+/// Who this process is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Process<'a> {
+    pub(crate) server_name: Option<&'a str>,
+    pub(crate) server_type: Option<&'a str>,
+    pub(crate) resource_attributes: &'a [(String, Value)],
+}
+
+pub(crate) fn lens_config(resolved: &Resolved, process: Process<'_>, run_id: &RunId) -> LensConfig {
+    let mut config = LensConfig {
+        enabled: resolved.is_enabled(),
+        service_name: resolved.service_name_of(process.server_name),
+        resource_attributes: resource_attributes(resolved, process, run_id),
+        span_groups: span_groups(resolved),
+        traces_exporter: exporter(resolved, &resolved.traces),
+        metrics_exporter: exporter(resolved, &resolved.metrics),
+        logs_exporter: exporter(resolved, &resolved.logs),
+        traces_otlp: otlp(&resolved.otlp.traces),
+        metrics_otlp: otlp(&resolved.otlp.metrics),
+        logs_otlp: otlp(&resolved.otlp.logs),
+        ..LensConfig::default()
+    };
+    let standard = &resolved.standard;
+    if let Some(sampler) =
+        Sampler::from_name(&standard.traces_sampler, standard.traces_sampler_arg.as_deref())
+    {
+        config.sampler = sampler;
+    }
+    let propagators = standard.propagators.as_str();
+    let names = |name| propagators.split(',').any(|entry| entry.trim() == name);
+    config.propagators.trace_context = names("tracecontext");
+    config.propagators.baggage = names("baggage");
+
+    let millis = |variable, default: Duration| {
+        standard.number(variable).map_or(default, Duration::from_millis)
+    };
+    let count =
+        |variable| standard.number(variable).map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+    let batch = &mut config.batch;
+    batch.schedule_delay = millis(env_vars::OTEL_BSP_SCHEDULE_DELAY, batch.schedule_delay);
+    batch.export_timeout = millis(env_vars::OTEL_BSP_EXPORT_TIMEOUT, batch.export_timeout);
+    batch.max_queue_spans = count(env_vars::OTEL_BSP_MAX_QUEUE_SIZE);
+    batch.max_batch_spans = count(env_vars::OTEL_BSP_MAX_EXPORT_BATCH_SIZE);
+    config.metric_interval = millis(env_vars::OTEL_METRIC_EXPORT_INTERVAL, config.metric_interval);
+    config.metric_timeout = millis(env_vars::OTEL_METRIC_EXPORT_TIMEOUT, config.metric_timeout);
+    let limit = |variable| count(variable).unwrap_or(usize::MAX);
+    config.limits.attributes = limit(env_vars::OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT);
+    config.limits.attribute_value_bytes = limit(env_vars::OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT);
+    config.limits.events = limit(env_vars::OTEL_SPAN_EVENT_COUNT_LIMIT);
+    config.limits.links = limit(env_vars::OTEL_SPAN_LINK_COUNT_LIMIT);
+    config.limits.event_attributes = limit(env_vars::OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT);
+    config
+}
+
+/// Weakest first: a later entry of the same key wins.
+fn resource_attributes(
+    resolved: &Resolved,
+    process: Process<'_>,
+    run_id: &RunId,
+) -> Vec<(String, Value)> {
+    let mut attributes: Vec<(String, Value)> = Vec::new();
+    let mut put = |key: &str, value: Value| {
+        attributes.retain(|(other, _)| other != key);
+        attributes.push((key.to_owned(), value));
+    };
+    put(semconv::SERVICE_VERSION, env!("CARGO_PKG_VERSION").into());
+    if let Some(text) = resolved.standard.resource_attributes.value.as_deref() {
+        for (key, value) in lens::config::parse_key_values(text) {
+            // It went into the base of `service.name` already.
+            if key != semconv::SERVICE_NAME {
+                put(&key, value.into());
+            }
+        }
+    }
+    put(semconv::GYM_VERSION, env!("CARGO_PKG_VERSION").into());
+    put(semconv::SERVICE_GROUP, resolved.service_name.value.clone().into());
+    put(semconv::RUN_ID, run_id.to_string().into());
+    let optional = [
+        (semconv::SERVER_NAME, process.server_name),
+        (semconv::SERVER_TYPE, process.server_type),
+        (semconv::USER_ID, resolved.user_id.value.as_deref()),
+        (semconv::WANDB_ENTITY, resolved.wandb_entity.value.as_deref()),
+        (semconv::WANDB_PROJECT, resolved.wandb_project.value.as_deref()),
+        (semconv::DEPLOYMENT_ENVIRONMENT, resolved.deployment_environment.value.as_deref()),
+    ];
+    for (key, value) in optional {
+        if let Some(value) = value {
+            put(key, value.to_owned().into());
+        }
+    }
+    for (key, value) in process.resource_attributes {
+        put(key, value.clone());
+    }
+    attributes
+}
+
+/// `instrument_aiohttp: false` drops CLIENT spans and nothing else.
+fn span_groups(resolved: &Resolved) -> String {
+    if resolved.instrument_aiohttp.value {
+        return resolved.span_groups.value.clone();
+    }
+    let set = groups::resolve(&resolved.span_groups);
+    let kept: Vec<&str> =
+        set.names().iter().copied().filter(|name| *name != groups::name::HTTP_CLIENT).collect();
+    kept.join(",")
+}
+
+fn exporter(resolved: &Resolved, signal: &SignalSettings) -> ExporterKind {
+    if !signal.enabled.value || !resolved.exports_from_here() {
+        return ExporterKind::None;
+    }
+    match signal.exporter.value {
+        Exporter::Otlp => ExporterKind::Otlp,
+        Exporter::Console => ExporterKind::Console,
+        Exporter::None => ExporterKind::None,
+    }
+}
+
+fn otlp(signal: &OtlpSignal) -> OtlpSettings {
+    OtlpSettings {
+        endpoint: signal.endpoint.value.clone(),
+        protocol: lens_protocol(signal.protocol.value),
+        headers: signal
+            .headers
+            .value
+            .as_ref()
+            .map(|headers| lens::config::parse_headers(headers.expose()))
+            .unwrap_or_default(),
+        timeout: Duration::from_millis(signal.timeout_millis.value),
+        gzip: signal.gzip.value,
+        certificate: signal.certificate.value.as_deref().map(Into::into),
+        client_identity: match (&signal.client_certificate.value, &signal.client_key.value) {
+            (Some(certificate), Some(key)) => Some((certificate.into(), key.into())),
+            _ => None,
+        },
+    }
+}

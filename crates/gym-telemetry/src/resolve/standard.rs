@@ -1,0 +1,120 @@
+//! Standard OpenTelemetry variables that no block key stands for.
+//!
+//! Defaults are those of the pipeline that obeys them, so that what is shown is what is used.
+
+use lens::config::LensConfig;
+
+use super::layers::Layers;
+use crate::{env_vars, origin::Sourced};
+
+/// The limits, delays and choices of the pipeline.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Standard {
+    /// `key=value,…` added to the resource.
+    pub resource_attributes: Sourced<Option<String>>,
+    /// Name of the sampler.
+    pub traces_sampler: Sourced<String>,
+    /// The sampler's argument.
+    pub traces_sampler_arg: Sourced<Option<String>>,
+    /// Propagators, comma-separated.
+    pub propagators: Sourced<String>,
+    /// Numbers, by variable; `None` is no limit.
+    pub numbers: Vec<(&'static str, Sourced<Option<u64>>)>,
+}
+
+type Default = fn(&LensConfig) -> Option<u64>;
+
+/// The variable, the more general one that stands in for it, and the default.
+const NUMBERS: &[(&str, Option<&str>, Default)] = &[
+    (env_vars::OTEL_BSP_SCHEDULE_DELAY, None, |c| millis(c.batch.schedule_delay)),
+    (env_vars::OTEL_BSP_EXPORT_TIMEOUT, None, |c| millis(c.batch.export_timeout)),
+    (env_vars::OTEL_BSP_MAX_QUEUE_SIZE, None, |c| c.batch.max_queue_spans.and_then(count)),
+    (env_vars::OTEL_BSP_MAX_EXPORT_BATCH_SIZE, None, |c| c.batch.max_batch_spans.and_then(count)),
+    (env_vars::OTEL_METRIC_EXPORT_INTERVAL, None, |c| millis(c.metric_interval)),
+    (env_vars::OTEL_METRIC_EXPORT_TIMEOUT, None, |c| millis(c.metric_timeout)),
+    (env_vars::OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT, Some(env_vars::OTEL_ATTRIBUTE_COUNT_LIMIT), |c| {
+        count(c.limits.attributes)
+    }),
+    (
+        env_vars::OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT,
+        Some(env_vars::OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT),
+        |c| count(c.limits.attribute_value_bytes),
+    ),
+    (env_vars::OTEL_SPAN_EVENT_COUNT_LIMIT, None, |c| count(c.limits.events)),
+    (env_vars::OTEL_SPAN_LINK_COUNT_LIMIT, None, |c| count(c.limits.links)),
+    (env_vars::OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT, Some(env_vars::OTEL_ATTRIBUTE_COUNT_LIMIT), |c| {
+        count(c.limits.event_attributes)
+    }),
+];
+
+const SAMPLERS: &[&str] = &[
+    "always_on",
+    "always_off",
+    "traceidratio",
+    "parentbased_always_on",
+    "parentbased_always_off",
+    "parentbased_traceidratio",
+];
+
+impl Standard {
+    /// A number by its variable; `None` is no limit.
+    pub fn number(&self, variable: &str) -> Option<u64> {
+        self.numbers.iter().find(|(name, _)| *name == variable).and_then(|(_, number)| number.value)
+    }
+}
+
+pub(super) fn resolve(at: &mut Layers<'_>) -> Standard {
+    let defaults = LensConfig::default();
+    let mut numbers = Vec::with_capacity(NUMBERS.len());
+    for (variable, general, default) in NUMBERS.iter().copied() {
+        let names = [variable, general.unwrap_or(variable)];
+        let names = if general.is_some() { &names[..] } else { &names[..1] };
+        let number = at.standard(
+            names,
+            |text| text.trim().parse().ok().map(Some),
+            "a whole number",
+            None,
+            default(&defaults),
+        );
+        numbers.push((variable, number));
+    }
+    Standard {
+        resource_attributes: at.maybe(&[env_vars::OTEL_RESOURCE_ATTRIBUTES]),
+        traces_sampler: at.standard(
+            &[env_vars::OTEL_TRACES_SAMPLER],
+            |text| {
+                let text = text.trim().to_ascii_lowercase();
+                SAMPLERS.contains(&text.as_str()).then_some(text)
+            },
+            "always_on, always_off, traceidratio or one of these with `parentbased_` before it",
+            None,
+            "parentbased_always_on".to_owned(),
+        ),
+        traces_sampler_arg: at.maybe(&[env_vars::OTEL_TRACES_SAMPLER_ARG]),
+        propagators: at.standard(
+            &[env_vars::OTEL_PROPAGATORS],
+            |text| Some(text.trim().to_ascii_lowercase()),
+            "a list of propagators",
+            None,
+            "tracecontext,baggage".to_owned(),
+        ),
+        numbers,
+    }
+}
+
+/// One value of `key=value,…`.
+pub(super) fn resource_attribute(text: &str, key: &str) -> Option<String> {
+    lens::config::parse_key_values(text)
+        .into_iter()
+        .find(|(name, value)| name == key && !value.is_empty())
+        .map(|(_, value)| value)
+}
+
+fn millis(duration: std::time::Duration) -> Option<u64> {
+    u64::try_from(duration.as_millis()).ok()
+}
+
+/// The largest number stands for no limit.
+fn count(limit: usize) -> Option<u64> {
+    (limit != usize::MAX).then(|| u64::try_from(limit).unwrap_or(u64::MAX))
+}
