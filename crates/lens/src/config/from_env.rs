@@ -1,0 +1,326 @@
+//! The environment as settings.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{
+    BatchSettings, ExporterKind, LensConfig, OtlpSettings, Propagators, Protocol, Sampler, Signal,
+    SpanLimits, default_endpoint, signal_url,
+};
+use crate::env_vars as vars;
+
+/// A setting that could not be used; the default holds in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigWarning {
+    /// The variable.
+    pub variable: String,
+    /// What was expected.
+    pub expected: String,
+}
+
+impl fmt::Display for ConfigWarning {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} is ignored: expected {}", self.variable, self.expected)
+    }
+}
+
+/// A boolean in any of the accepted spellings: `1 true yes on` and `0 false no off`, any case.
+pub fn parse_bool(text: &str) -> Option<bool> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Some(true),
+        "0" | "false" | "no" | "off" => Some(false),
+        _ => None,
+    }
+}
+
+/// `key=value,…` with percent-encoded values, as in `OTEL_RESOURCE_ATTRIBUTES`; malformed pairs are skipped.
+pub fn parse_key_values(text: &str) -> Vec<(String, String)> {
+    text.split(',')
+        .filter_map(|pair| {
+            let (key, value) = pair.split_once('=')?;
+            let key = key.trim();
+            (!key.is_empty()).then(|| (key.to_owned(), percent_decode(value.trim())))
+        })
+        .collect()
+}
+
+/// `key=value,…` as in `OTEL_EXPORTER_OTLP_HEADERS`; names in lower case.
+pub fn parse_headers(text: &str) -> Vec<(String, String)> {
+    let mut headers = parse_key_values(text);
+    for (name, _) in &mut headers {
+        name.make_ascii_lowercase();
+    }
+    headers
+}
+
+fn percent_decode(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let escaped = (bytes[at] == b'%')
+            .then(|| bytes.get(at + 1..at + 3))
+            .flatten()
+            .and_then(|hex| std::str::from_utf8(hex).ok())
+            .filter(|hex| hex.bytes().all(|digit| digit.is_ascii_hexdigit()))
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        match escaped {
+            Some(byte) => {
+                out.push(byte);
+                at += 3;
+            }
+            None => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8(out).unwrap_or_else(|_| text.to_owned())
+}
+
+struct Env<'a> {
+    map: &'a BTreeMap<String, String>,
+    prefixes: &'a [&'a str],
+    warnings: Vec<ConfigWarning>,
+}
+
+impl<'a> Env<'a> {
+    /// The variable, unless empty or blank.
+    fn get(&self, name: &str) -> Option<&'a str> {
+        self.map.get(name).map(|text| text.trim()).filter(|text| !text.is_empty())
+    }
+
+    fn parsed<T>(
+        &mut self,
+        name: &str,
+        expected: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
+        let text = self.get(name)?;
+        let value = parse(text);
+        if value.is_none() {
+            self.warnings
+                .push(ConfigWarning { variable: name.to_owned(), expected: expected.to_owned() });
+        }
+        value
+    }
+
+    /// The first prefix under which the variable is set.
+    fn prefixed<T>(
+        &mut self,
+        suffix: &str,
+        expected: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
+        let name = self
+            .prefixes
+            .iter()
+            .map(|prefix| format!("{prefix}{suffix}"))
+            .find(|name| self.get(name).is_some())?;
+        self.parsed(&name, expected, parse)
+    }
+
+    fn boolean(&mut self, suffix: &str) -> Option<bool> {
+        self.prefixed(suffix, "a boolean (1 true yes on, 0 false no off)", parse_bool)
+    }
+
+    fn millis(&mut self, name: &str) -> Option<Duration> {
+        self.parsed(name, "milliseconds", |text| text.parse().ok().map(Duration::from_millis))
+    }
+
+    fn count(&mut self, name: &str) -> Option<usize> {
+        self.parsed(name, "a count", |text| text.parse().ok())
+    }
+
+    /// The per-signal form of an OTLP variable, else the general one; the name that is set.
+    fn signal_name(&self, signal: Signal, general: &str) -> Option<String> {
+        let rest = general.strip_prefix(vars::OTEL_EXPORTER_OTLP)?;
+        let own = format!("{}{}_{rest}", vars::OTEL_EXPORTER_OTLP, signal.env_name());
+        [own, general.to_owned()].into_iter().find(|name| self.get(name).is_some())
+    }
+
+    fn otlp(&mut self, signal: Signal) -> OtlpSettings {
+        let mut settings = OtlpSettings::for_signal(signal);
+        if let Some(name) = self.signal_name(signal, vars::OTEL_EXPORTER_OTLP_PROTOCOL) {
+            let expected = "grpc, http/protobuf or http/json";
+            settings.protocol =
+                self.parsed(&name, expected, Protocol::from_name).unwrap_or(settings.protocol);
+        }
+        let own = format!("{}{}_ENDPOINT", vars::OTEL_EXPORTER_OTLP, signal.env_name());
+        settings.endpoint = match self.get(&own) {
+            Some(endpoint) => endpoint.to_owned(),
+            None => {
+                let base = self
+                    .get(vars::OTEL_EXPORTER_OTLP_ENDPOINT)
+                    .unwrap_or(default_endpoint(settings.protocol));
+                signal_url(base, settings.protocol, signal)
+            }
+        };
+        if !settings.endpoint.contains("://") {
+            let insecure = self
+                .signal_name(signal, vars::OTEL_EXPORTER_OTLP_INSECURE)
+                .and_then(|name| self.get(&name))
+                .and_then(parse_bool)
+                .unwrap_or(false);
+            let scheme = if insecure { "http" } else { "https" };
+            settings.endpoint = format!("{scheme}://{}", settings.endpoint);
+        }
+        if let Some(name) = self.signal_name(signal, vars::OTEL_EXPORTER_OTLP_HEADERS) {
+            settings.headers = self.get(&name).map(parse_headers).unwrap_or_default();
+        }
+        if let Some(name) = self.signal_name(signal, vars::OTEL_EXPORTER_OTLP_TIMEOUT) {
+            settings.timeout = self.millis(&name).unwrap_or(settings.timeout);
+        }
+        if let Some(name) = self.signal_name(signal, vars::OTEL_EXPORTER_OTLP_COMPRESSION) {
+            let parse = |text: &str| match text {
+                "gzip" => Some(true),
+                "none" => Some(false),
+                _ => None,
+            };
+            settings.gzip = self.parsed(&name, "gzip or none", parse).unwrap_or(false);
+        }
+        let path = |env: &Self, general: &str| {
+            env.signal_name(signal, general).and_then(|name| env.get(&name)).map(PathBuf::from)
+        };
+        settings.certificate = path(self, vars::OTEL_EXPORTER_OTLP_CERTIFICATE);
+        settings.client_identity = path(self, vars::OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE)
+            .zip(path(self, vars::OTEL_EXPORTER_OTLP_CLIENT_KEY));
+        settings
+    }
+
+    fn exporter(
+        &mut self,
+        variable: &str,
+        enabled: Option<bool>,
+        chosen: ExporterKind,
+        default_on: bool,
+    ) -> ExporterKind {
+        let expected = "otlp, console or none";
+        let standard = self.parsed(variable, expected, exporter_kind);
+        if standard == Some(ExporterKind::None) || !enabled.unwrap_or(default_on) {
+            return ExporterKind::None;
+        }
+        standard.unwrap_or(chosen)
+    }
+}
+
+fn exporter_kind(text: &str) -> Option<ExporterKind> {
+    match text.to_ascii_lowercase().as_str() {
+        "otlp" => Some(ExporterKind::Otlp),
+        "console" => Some(ExporterKind::Console),
+        "none" => Some(ExporterKind::None),
+        _ => None,
+    }
+}
+
+impl LensConfig {
+    /// Reads the standard variables and those under `prefixes`, of which an earlier one wins.
+    ///
+    /// Kill switches (`OTEL_SDK_DISABLED`, an exporter `none`) win over everything. What cannot be parsed is
+    /// reported and leaves its default, except `…ENABLED`, which then is off.
+    pub fn from_env_map(
+        map: &BTreeMap<String, String>,
+        prefixes: &[&str],
+    ) -> (Self, Vec<ConfigWarning>) {
+        let mut env = Env { map, prefixes, warnings: Vec::new() };
+        let mut config = Self::default();
+        let killed =
+            env.get(vars::OTEL_SDK_DISABLED).is_some_and(|text| text.eq_ignore_ascii_case("true"));
+        config.enabled = env.boolean(vars::suffix::ENABLED).unwrap_or(false) && !killed;
+        if let Some(text) = env.get(vars::OTEL_RESOURCE_ATTRIBUTES) {
+            for (key, value) in parse_key_values(text) {
+                if key == crate::semconv::SERVICE_NAME {
+                    config.service_name = value;
+                } else {
+                    config.resource_attributes.push((key, value.into()));
+                }
+            }
+        }
+        if let Some(name) = env.get(vars::OTEL_SERVICE_NAME) {
+            config.service_name = name.to_owned();
+        }
+        if let Some(groups) =
+            env.prefixed(vars::suffix::SPAN_GROUPS, "groups", |t| Some(t.to_owned()))
+        {
+            config.span_groups = groups;
+        }
+        let chosen = env
+            .prefixed(vars::suffix::EXPORTER, "otlp, console or none", exporter_kind)
+            .unwrap_or(ExporterKind::Otlp);
+        let traces = env.boolean(vars::suffix::TRACES_ENABLED);
+        config.traces_exporter = env.exporter(vars::OTEL_TRACES_EXPORTER, traces, chosen, true);
+        let metrics = env.boolean(vars::suffix::METRICS_ENABLED);
+        config.metrics_exporter = env.exporter(vars::OTEL_METRICS_EXPORTER, metrics, chosen, true);
+        let logs = env.boolean(vars::suffix::LOGS_ENABLED);
+        config.logs_exporter = env.exporter(vars::OTEL_LOGS_EXPORTER, logs, chosen, false);
+        config.traces_otlp = env.otlp(Signal::Traces);
+        config.metrics_otlp = env.otlp(Signal::Metrics);
+        config.logs_otlp = env.otlp(Signal::Logs);
+        let argument = env.get(vars::OTEL_TRACES_SAMPLER_ARG);
+        config.sampler = env
+            .parsed(vars::OTEL_TRACES_SAMPLER, "a sampler's name", |name| {
+                Sampler::from_name(name, argument)
+            })
+            .unwrap_or_default();
+        config.propagators = read_propagators(&mut env);
+        config.batch = read_batch(&mut env);
+        config.limits = read_limits(&mut env);
+        let interval = env.millis(vars::OTEL_METRIC_EXPORT_INTERVAL);
+        config.metric_interval = interval.unwrap_or(config.metric_interval);
+        let timeout = env.millis(vars::OTEL_METRIC_EXPORT_TIMEOUT);
+        config.metric_timeout = timeout.unwrap_or(config.metric_timeout);
+        (config, env.warnings)
+    }
+}
+
+fn read_propagators(env: &mut Env<'_>) -> Propagators {
+    let Some(text) = env.get(vars::OTEL_PROPAGATORS) else { return Propagators::default() };
+    let mut chosen = Propagators { trace_context: false, baggage: false };
+    for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        match name.to_ascii_lowercase().as_str() {
+            "tracecontext" => chosen.trace_context = true,
+            "baggage" => chosen.baggage = true,
+            "none" => {}
+            _ => env.warnings.push(ConfigWarning {
+                variable: vars::OTEL_PROPAGATORS.to_owned(),
+                expected: format!("tracecontext, baggage or none, not {name:?}"),
+            }),
+        }
+    }
+    chosen
+}
+
+fn read_batch(env: &mut Env<'_>) -> BatchSettings {
+    let default = BatchSettings::default();
+    BatchSettings {
+        schedule_delay: env.millis(vars::OTEL_BSP_SCHEDULE_DELAY).unwrap_or(default.schedule_delay),
+        max_queue_spans: env.count(vars::OTEL_BSP_MAX_QUEUE_SIZE).filter(|count| *count > 0),
+        max_batch_spans: env.count(vars::OTEL_BSP_MAX_EXPORT_BATCH_SIZE).filter(|count| *count > 0),
+        export_timeout: env.millis(vars::OTEL_BSP_EXPORT_TIMEOUT).unwrap_or(default.export_timeout),
+        ..default
+    }
+}
+
+fn read_limits(env: &mut Env<'_>) -> SpanLimits {
+    let default = SpanLimits::default();
+    let general = env.count(vars::OTEL_ATTRIBUTE_COUNT_LIMIT);
+    let general_length = env.count(vars::OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT);
+    SpanLimits {
+        attributes: env
+            .count(vars::OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT)
+            .or(general)
+            .unwrap_or(default.attributes),
+        attribute_value_bytes: env
+            .count(vars::OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT)
+            .or(general_length)
+            .unwrap_or(default.attribute_value_bytes),
+        events: env.count(vars::OTEL_SPAN_EVENT_COUNT_LIMIT).unwrap_or(default.events),
+        links: env.count(vars::OTEL_SPAN_LINK_COUNT_LIMIT).unwrap_or(default.links),
+        event_attributes: env
+            .count(vars::OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT)
+            .or(general)
+            .unwrap_or(default.event_attributes),
+    }
+}

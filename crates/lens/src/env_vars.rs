@@ -1,0 +1,106 @@
+//! Environment variables that OpenTelemetry and the lens family define.
+
+/// Propagated context given to a child process.
+pub const TRACEPARENT: &str = "TRACEPARENT";
+/// Vendor context given to a child process.
+pub const TRACESTATE: &str = "TRACESTATE";
+/// Baggage given to a child process.
+pub const BAGGAGE: &str = "BAGGAGE";
+
+/// Kill switch for everything.
+pub const OTEL_SDK_DISABLED: &str = "OTEL_SDK_DISABLED";
+/// `service.name`.
+pub const OTEL_SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
+/// Further resource attributes, `key=value,…`, percent-encoded.
+pub const OTEL_RESOURCE_ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
+/// Sampler by name.
+pub const OTEL_TRACES_SAMPLER: &str = "OTEL_TRACES_SAMPLER";
+/// Argument of the sampler.
+pub const OTEL_TRACES_SAMPLER_ARG: &str = "OTEL_TRACES_SAMPLER_ARG";
+/// Propagators by name, comma separated.
+pub const OTEL_PROPAGATORS: &str = "OTEL_PROPAGATORS";
+/// Exporter of spans: `otlp`, `console`, `none`.
+pub const OTEL_TRACES_EXPORTER: &str = "OTEL_TRACES_EXPORTER";
+/// Exporter of metrics: `otlp`, `console`, `none`.
+pub const OTEL_METRICS_EXPORTER: &str = "OTEL_METRICS_EXPORTER";
+/// Exporter of log records: `otlp`, `console`, `none`.
+pub const OTEL_LOGS_EXPORTER: &str = "OTEL_LOGS_EXPORTER";
+
+/// Common prefix of the OTLP exporter's variables; `TRACES_`, `METRICS_` or `LOGS_` may follow.
+pub const OTEL_EXPORTER_OTLP: &str = "OTEL_EXPORTER_OTLP_";
+/// Where to send.
+pub const OTEL_EXPORTER_OTLP_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+/// `grpc`, `http/protobuf` or `http/json`.
+pub const OTEL_EXPORTER_OTLP_PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
+/// `key=value,…`; secret.
+pub const OTEL_EXPORTER_OTLP_HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
+/// Milliseconds for one export with all its retries.
+pub const OTEL_EXPORTER_OTLP_TIMEOUT: &str = "OTEL_EXPORTER_OTLP_TIMEOUT";
+/// `gzip` or `none`.
+pub const OTEL_EXPORTER_OTLP_COMPRESSION: &str = "OTEL_EXPORTER_OTLP_COMPRESSION";
+/// gRPC without TLS when the endpoint has no scheme.
+pub const OTEL_EXPORTER_OTLP_INSECURE: &str = "OTEL_EXPORTER_OTLP_INSECURE";
+/// PEM file of trusted certificates.
+pub const OTEL_EXPORTER_OTLP_CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_CERTIFICATE";
+/// PEM file of the client's key.
+pub const OTEL_EXPORTER_OTLP_CLIENT_KEY: &str = "OTEL_EXPORTER_OTLP_CLIENT_KEY";
+/// PEM file of the client's certificate chain.
+pub const OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE";
+/// `cumulative` or `delta` or `lowmemory`.
+pub const OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE: &str =
+    "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE";
+
+/// Milliseconds between two exports of spans.
+pub const OTEL_BSP_SCHEDULE_DELAY: &str = "OTEL_BSP_SCHEDULE_DELAY";
+/// Milliseconds for one export.
+pub const OTEL_BSP_EXPORT_TIMEOUT: &str = "OTEL_BSP_EXPORT_TIMEOUT";
+/// Spans that may wait.
+pub const OTEL_BSP_MAX_QUEUE_SIZE: &str = "OTEL_BSP_MAX_QUEUE_SIZE";
+/// Spans in one export request.
+pub const OTEL_BSP_MAX_EXPORT_BATCH_SIZE: &str = "OTEL_BSP_MAX_EXPORT_BATCH_SIZE";
+/// Milliseconds between two exports of metrics.
+pub const OTEL_METRIC_EXPORT_INTERVAL: &str = "OTEL_METRIC_EXPORT_INTERVAL";
+/// Milliseconds for one export of metrics.
+pub const OTEL_METRIC_EXPORT_TIMEOUT: &str = "OTEL_METRIC_EXPORT_TIMEOUT";
+
+/// Attributes on one span.
+pub const OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT: &str = "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT";
+/// Length of one attribute value on a span.
+pub const OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT: &str = "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT";
+/// Events on one span.
+pub const OTEL_SPAN_EVENT_COUNT_LIMIT: &str = "OTEL_SPAN_EVENT_COUNT_LIMIT";
+/// Links on one span.
+pub const OTEL_SPAN_LINK_COUNT_LIMIT: &str = "OTEL_SPAN_LINK_COUNT_LIMIT";
+/// Attributes on anything that has no limit of its own.
+pub const OTEL_ATTRIBUTE_COUNT_LIMIT: &str = "OTEL_ATTRIBUTE_COUNT_LIMIT";
+/// Length of one attribute value on anything that has no limit of its own.
+pub const OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT: &str = "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT";
+/// Attributes on one event.
+pub const OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT: &str = "OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT";
+/// Attributes on one link.
+pub const OTEL_LINK_ATTRIBUTE_COUNT_LIMIT: &str = "OTEL_LINK_ATTRIBUTE_COUNT_LIMIT";
+
+/// Suffixes that follow a program's own prefix (`NEMO_GYM_OTEL_`, `NEMO_LENS_`).
+pub mod suffix {
+    /// Telemetry on or off.
+    pub const ENABLED: &str = "ENABLED";
+    /// Which groups of spans exist.
+    pub const SPAN_GROUPS: &str = "SPAN_GROUPS";
+    /// `otlp` or `console`.
+    pub const EXPORTER: &str = "EXPORTER";
+    /// Spans on or off.
+    pub const TRACES_ENABLED: &str = "TRACES_ENABLED";
+    /// Metrics on or off.
+    pub const METRICS_ENABLED: &str = "METRICS_ENABLED";
+    /// Log records on or off.
+    pub const LOGS_ENABLED: &str = "LOGS_ENABLED";
+    /// One id for all processes of a run.
+    pub const RUN_ID: &str = "RUN_ID";
+    /// Who runs it.
+    pub const USER_ID: &str = "USER_ID";
+}
+
+/// Prefix of the lens family.
+pub const NEMO_LENS: &str = "NEMO_LENS_";
+/// Prefix of Gym, which wins over [`NEMO_LENS`].
+pub const NEMO_GYM_OTEL: &str = "NEMO_GYM_OTEL_";

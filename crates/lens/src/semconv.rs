@@ -1,0 +1,79 @@
+//! Names that OpenTelemetry or lens itself defines.
+
+/// Logical name of the service.
+pub const SERVICE_NAME: &str = "service.name";
+/// Version of the service.
+pub const SERVICE_VERSION: &str = "service.version";
+/// Unique id of the process.
+pub const SERVICE_INSTANCE_ID: &str = "service.instance.id";
+/// `rust`.
+pub const TELEMETRY_SDK_LANGUAGE: &str = "telemetry.sdk.language";
+/// `lens`.
+pub const TELEMETRY_SDK_NAME: &str = "telemetry.sdk.name";
+/// Version of this crate.
+pub const TELEMETRY_SDK_VERSION: &str = "telemetry.sdk.version";
+/// Name of the host.
+pub const HOST_NAME: &str = "host.name";
+/// Id of the process.
+pub const PROCESS_PID: &str = "process.pid";
+/// Rank of this process in a distributed job.
+pub const DL_RANK: &str = "dl.rank";
+/// Number of processes of a distributed job.
+pub const DL_WORLD_SIZE: &str = "dl.world_size";
+
+/// Name of the event that records an error.
+pub const EXCEPTION_EVENT: &str = "exception";
+/// Type of the error.
+pub const EXCEPTION_TYPE: &str = "exception.type";
+/// What the error says.
+pub const EXCEPTION_MESSAGE: &str = "exception.message";
+/// Low-cardinality kind of failure.
+pub const ERROR_TYPE: &str = "error.type";
+/// Set on the data point that takes what exceeds the cardinality limit.
+pub const METRIC_OVERFLOW: &str = "otel.metric.overflow";
+/// Set on a span whose future was dropped before it was done.
+pub const CANCELLED: &str = "nemo.gym.cancelled";
+/// Set on a span that was ended by somebody else than its code.
+pub const TRUNCATED: &str = "nemo.span.truncated";
+/// What takes the place of a redacted value.
+pub const REDACTED: &str = "[REDACTED]";
+/// Attribute keys that are redacted unless others are named.
+pub const DEFAULT_REDACT_KEYS: &[&str] =
+    &["prompt", "input_text", "output_text", "text", "password", "token", "secret", "key"];
+
+/// Header that carries the trace and parent ids.
+pub const TRACEPARENT_HEADER: &str = "traceparent";
+/// Header that carries vendor context.
+pub const TRACESTATE_HEADER: &str = "tracestate";
+/// Header that carries baggage.
+pub const BAGGAGE_HEADER: &str = "baggage";
+
+/// Why a span was dropped.
+pub mod drop_reason {
+    /// No room: the newest span goes.
+    pub const BUFFER_FULL: &str = "buffer_full";
+    /// One span larger than a whole buffer.
+    pub const TOO_LARGE: &str = "too_large";
+    /// The receiver could not be reached within the time budget.
+    pub const EXPORT_FAILED: &str = "export_failed";
+    /// Ended after shutdown began.
+    pub const SHUT_DOWN: &str = "shut_down";
+}
+
+/// Names of the pipeline's own metrics.
+pub mod pipeline {
+    /// Spans that ended.
+    pub const SPANS_ENDED: &str = "lens.spans.ended";
+    /// Spans acknowledged.
+    pub const SPANS_EXPORTED: &str = "lens.spans.exported";
+    /// Spans lost or refused, by reason.
+    pub const SPANS_DROPPED: &str = "lens.spans.dropped";
+    /// Spans that wait.
+    pub const SPANS_QUEUED: &str = "lens.spans.queued";
+    /// Seconds one export took.
+    pub const EXPORT_DURATION: &str = "lens.export.duration";
+    /// Exports that failed.
+    pub const EXPORT_FAILURES: &str = "lens.export.failures";
+    /// Attribute with the reason of a drop.
+    pub const REASON: &str = "reason";
+}
