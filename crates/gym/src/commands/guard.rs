@@ -1,9 +1,10 @@
-//! `gym guard`.
+//! `gym guard`: runs a foreign server so that it ends with its supervisor.
 
 use crate::args::GuardArgs;
 use crate::exit::ExitStatus;
-use crate::printer::Printer;
+use crate::fleet::guard;
 
-pub fn run(_args: &GuardArgs, _printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    anyhow::bail!("`gym guard` is not built yet")
+pub fn run(args: &GuardArgs) -> Result<ExitStatus, anyhow::Error> {
+    guard::run(&args.command)?;
+    Ok(ExitStatus::Done)
 }

@@ -32,6 +32,6 @@ pub fn dispatch(cli: &Cli, printer: &Printer) -> Result<ExitStatus, anyhow::Erro
         Command::Demo(args) => demo::run(args, printer),
         Command::ServeOpenai(args) => serve_openai::run(args, printer),
         Command::ServeInstance => serve_instance::run(printer),
-        Command::Guard(args) => guard::run(args, printer),
+        Command::Guard(args) => guard::run(args),
     }
 }

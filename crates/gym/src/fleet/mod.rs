@@ -1,5 +1,12 @@
 //! The supervisor: one process per instance, their output, their health, their end.
 
+pub mod guard;
+mod head;
+mod port_holder;
+mod probe;
+mod pump;
+mod reference_lines;
+
 use crate::exit::ExitStatus;
 
 /// Why a fleet could not start or had to stop.

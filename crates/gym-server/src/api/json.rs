@@ -1,0 +1,619 @@
+//! A validating JSON scanner that yields slices, and the few writers that splicing needs.
+//!
+//! One pass checks the grammar and finds the members; nothing is decoded before somebody asks.
+//! Faults carry the wording and the place that Python's `json` module gives (3.13), since 422 replies quote them.
+//! Lone surrogate escapes pass the scanner and decode to U+FFFD.
+
+use std::borrow::Cow;
+
+/// Deepest nesting that is accepted.
+pub const MAX_DEPTH: u16 = 256;
+
+/// Why a text is not JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{message} (byte {at})")]
+pub struct Fault {
+    /// Python's wording.
+    pub message: &'static str,
+    /// Byte offset into the scanned text.
+    pub at: usize,
+}
+
+/// The JSON type of a value, told by its first byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Kind {
+    Null,
+    Bool,
+    Number,
+    String,
+    Array,
+    Object,
+}
+
+/// The type of a scanned value.
+pub fn kind(raw: &str) -> Kind {
+    match raw.as_bytes().first() {
+        Some(b'"') => Kind::String,
+        Some(b'{') => Kind::Object,
+        Some(b'[') => Kind::Array,
+        Some(b't' | b'f') => Kind::Bool,
+        Some(b'n') | None => Kind::Null,
+        Some(_) => Kind::Number,
+    }
+}
+
+/// Whether a scanned value is `null`.
+pub fn is_null(raw: &str) -> bool {
+    kind(raw) == Kind::Null
+}
+
+/// The members of an object, as (name, value text).
+pub struct Members<'a> {
+    scanner: Scanner<'a>,
+    state: State,
+}
+
+/// The elements of an array, as value texts.
+pub struct Elements<'a> {
+    scanner: Scanner<'a>,
+    state: State,
+}
+
+#[derive(PartialEq)]
+enum State {
+    First,
+    Next,
+    Done,
+}
+
+/// Starts walking an object; `None` when the text is not one.
+pub fn members(text: &str) -> Option<Members<'_>> {
+    let mut scanner = Scanner { text, at: 0 };
+    scanner.space();
+    (scanner.byte() == b'{').then(|| {
+        scanner.at += 1;
+        Members { scanner, state: State::First }
+    })
+}
+
+/// Starts walking an array; `None` when the text is not one.
+pub fn elements(text: &str) -> Option<Elements<'_>> {
+    let mut scanner = Scanner { text, at: 0 };
+    scanner.space();
+    (scanner.byte() == b'[').then(|| {
+        scanner.at += 1;
+        Elements { scanner, state: State::First }
+    })
+}
+
+/// Checks that `text` is one JSON value and returns it without the white space around it.
+pub fn document(text: &str) -> Result<&str, Fault> {
+    let mut scanner = Scanner { text, at: 0 };
+    let value = scanner.value()?;
+    scanner.end()?;
+    Ok(value)
+}
+
+/// The value of the member `name` of an object, if there is one (the last one wins, as in Python).
+pub fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
+    let mut found = None;
+    for (key, value) in members(object)?.flatten() {
+        if key == name {
+            found = Some(value);
+        }
+    }
+    found
+}
+
+impl<'a> Iterator for Members<'a> {
+    type Item = Result<(Cow<'a, str>, &'a str), Fault>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.state == State::Done {
+            return None;
+        }
+        let step = self.step();
+        if !matches!(step, Ok(Some(_))) {
+            self.state = State::Done;
+        }
+        step.transpose()
+    }
+}
+
+impl<'a> Members<'a> {
+    #[allow(clippy::type_complexity)]
+    fn step(&mut self) -> Result<Option<(Cow<'a, str>, &'a str)>, Fault> {
+        let scanner = &mut self.scanner;
+        if !scanner.open_entry(self.state == State::First, b'}', TRAILING_IN_OBJECT)? {
+            scanner.end()?;
+            return Ok(None);
+        }
+        self.state = State::Next;
+        let key = scanner.key()?;
+        let value = scanner.value()?;
+        Ok(Some((string(key).unwrap_or_default(), value)))
+    }
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Result<&'a str, Fault>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.state == State::Done {
+            return None;
+        }
+        let step = self.step();
+        if !matches!(step, Ok(Some(_))) {
+            self.state = State::Done;
+        }
+        step.transpose()
+    }
+}
+
+impl<'a> Elements<'a> {
+    fn step(&mut self) -> Result<Option<&'a str>, Fault> {
+        let scanner = &mut self.scanner;
+        if !scanner.open_entry(self.state == State::First, b']', TRAILING_IN_ARRAY)? {
+            scanner.end()?;
+            return Ok(None);
+        }
+        self.state = State::Next;
+        scanner.value().map(Some)
+    }
+}
+
+const TRAILING_IN_OBJECT: &str = "Illegal trailing comma before end of object";
+const TRAILING_IN_ARRAY: &str = "Illegal trailing comma before end of array";
+const EXPECTED_VALUE: &str = "Expecting value";
+const EXPECTED_COMMA: &str = "Expecting ',' delimiter";
+const EXPECTED_COLON: &str = "Expecting ':' delimiter";
+const EXPECTED_NAME: &str = "Expecting property name enclosed in double quotes";
+
+struct Scanner<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Scanner<'a> {
+    fn byte(&self) -> u8 {
+        self.text.as_bytes().get(self.at).copied().unwrap_or(0)
+    }
+
+    fn fault<T>(&self, message: &'static str) -> Result<T, Fault> {
+        Err(Fault { message, at: self.at })
+    }
+
+    fn space(&mut self) {
+        while matches!(self.byte(), b' ' | b'\n' | b'\r' | b'\t') {
+            self.at += 1;
+        }
+    }
+
+    fn end(&mut self) -> Result<(), Fault> {
+        self.space();
+        if self.at == self.text.len() { Ok(()) } else { self.fault("Extra data") }
+    }
+
+    /// Moves to the next entry of a container; `false` when the container was closed.
+    fn open_entry(
+        &mut self,
+        first: bool,
+        close: u8,
+        trailing: &'static str,
+    ) -> Result<bool, Fault> {
+        self.space();
+        let byte = self.byte();
+        if byte == close {
+            self.at += 1;
+            return Ok(false);
+        }
+        if first {
+            return Ok(true);
+        }
+        if byte != b',' {
+            return self.fault(EXPECTED_COMMA);
+        }
+        let comma = self.at;
+        self.at += 1;
+        self.space();
+        if self.byte() == close {
+            return Err(Fault { message: trailing, at: comma });
+        }
+        Ok(true)
+    }
+
+    fn key(&mut self) -> Result<&'a str, Fault> {
+        if self.byte() != b'"' {
+            return self.fault(EXPECTED_NAME);
+        }
+        let start = self.at;
+        self.skip_string()?;
+        let key = &self.text[start..self.at];
+        self.space();
+        if self.byte() != b':' {
+            return self.fault(EXPECTED_COLON);
+        }
+        self.at += 1;
+        Ok(key)
+    }
+
+    fn value(&mut self) -> Result<&'a str, Fault> {
+        self.space();
+        let start = self.at;
+        self.skip(MAX_DEPTH)?;
+        Ok(&self.text[start..self.at])
+    }
+
+    fn skip(&mut self, depth: u16) -> Result<(), Fault> {
+        match self.byte() {
+            b'"' => self.skip_string(),
+            b'{' | b'[' if depth == 0 => self.fault("Nesting too deep"),
+            b'{' => {
+                self.at += 1;
+                let mut first = true;
+                while self.open_entry(first, b'}', TRAILING_IN_OBJECT)? {
+                    first = false;
+                    self.key()?;
+                    self.space();
+                    self.skip(depth - 1)?;
+                }
+                Ok(())
+            }
+            b'[' => {
+                self.at += 1;
+                let mut first = true;
+                while self.open_entry(first, b']', TRAILING_IN_ARRAY)? {
+                    first = false;
+                    self.skip(depth - 1)?;
+                }
+                Ok(())
+            }
+            b't' => self.skip_word("true"),
+            b'f' => self.skip_word("false"),
+            b'n' => self.skip_word("null"),
+            _ => self.skip_number(),
+        }
+    }
+
+    fn skip_word(&mut self, word: &str) -> Result<(), Fault> {
+        if self.text.as_bytes()[self.at..].starts_with(word.as_bytes()) {
+            self.at += word.len();
+            Ok(())
+        } else {
+            self.fault(EXPECTED_VALUE)
+        }
+    }
+
+    fn digits(&self, mut at: usize) -> usize {
+        while self.text.as_bytes().get(at).is_some_and(u8::is_ascii_digit) {
+            at += 1;
+        }
+        at
+    }
+
+    /// Takes the longest number, as Python does; what follows it is judged by the caller.
+    fn skip_number(&mut self) -> Result<(), Fault> {
+        let bytes = self.text.as_bytes();
+        let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
+        let mut at = self.at;
+        if byte(at) == b'-' {
+            at += 1;
+        }
+        match byte(at) {
+            b'0' => at += 1,
+            b'1'..=b'9' => at = self.digits(at),
+            _ => return self.fault(EXPECTED_VALUE),
+        }
+        if byte(at) == b'.' && byte(at + 1).is_ascii_digit() {
+            at = self.digits(at + 1);
+        }
+        if matches!(byte(at), b'e' | b'E') {
+            let sign = usize::from(matches!(byte(at + 1), b'+' | b'-'));
+            if byte(at + 1 + sign).is_ascii_digit() {
+                at = self.digits(at + 1 + sign);
+            }
+        }
+        self.at = at;
+        Ok(())
+    }
+
+    fn skip_string(&mut self) -> Result<(), Fault> {
+        let bytes = self.text.as_bytes();
+        let start = self.at;
+        let mut at = start + 1;
+        loop {
+            at += plain_prefix(&bytes[at..]);
+            match bytes.get(at) {
+                Some(b'"') => {
+                    self.at = at + 1;
+                    return Ok(());
+                }
+                Some(b'\\') => match bytes.get(at + 1) {
+                    Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => at += 2,
+                    Some(b'u') => {
+                        let hex = bytes.get(at + 2..at + 6);
+                        if !hex.is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit)) {
+                            return Err(Fault { message: "Invalid \\uXXXX escape", at: at + 2 });
+                        }
+                        at += 6;
+                    }
+                    Some(_) => return Err(Fault { message: "Invalid \\escape", at }),
+                    None => {
+                        return Err(Fault { message: "Unterminated string starting at", at: start });
+                    }
+                },
+                Some(_) => return Err(Fault { message: "Invalid control character at", at }),
+                None => {
+                    return Err(Fault { message: "Unterminated string starting at", at: start });
+                }
+            }
+        }
+    }
+}
+
+/// How many leading bytes need no attention inside a JSON string, eight at a time.
+fn plain_prefix(bytes: &[u8]) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let mut at = 0;
+    let mut chunks = bytes.chunks_exact(8);
+    for chunk in &mut chunks {
+        let word = u64::from_le_bytes(chunk.try_into().unwrap_or_default());
+        let quote = word ^ (ONES * 0x22);
+        let slash = word ^ (ONES * 0x5c);
+        let special = (quote.wrapping_sub(ONES) & !quote)
+            | (slash.wrapping_sub(ONES) & !slash)
+            | (word.wrapping_sub(ONES * 0x20) & !word);
+        // The lowest flagged byte is exact; borrows only disturb bytes above it.
+        let special = special & HIGH;
+        if special != 0 {
+            return at + (special.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    at + chunks
+        .remainder()
+        .iter()
+        .take_while(|byte| !matches!(byte, b'"' | b'\\' | 0..=0x1f))
+        .count()
+}
+
+/// Decodes a scanned JSON string; `None` when the value is not a string.
+pub fn string(raw: &str) -> Option<Cow<'_, str>> {
+    let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
+    if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
+        return Some(Cow::Borrowed(inner));
+    }
+    let mut text = String::with_capacity(inner.len());
+    let mut rest = inner;
+    while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
+        text.push_str(&rest[..at]);
+        let escape = rest.as_bytes().get(at + 1).copied().unwrap_or(b'\\');
+        let mut used = at + 2;
+        match escape {
+            b'n' => text.push('\n'),
+            b't' => text.push('\t'),
+            b'r' => text.push('\r'),
+            b'b' => text.push('\u{8}'),
+            b'f' => text.push('\u{c}'),
+            b'u' => {
+                let first = hex4(rest, at + 2);
+                used = at + 6;
+                let second =
+                    (rest.get(used..used + 2) == Some("\\u")).then(|| hex4(rest, used + 2));
+                let code = match second {
+                    Some(low)
+                        if (0xd800..0xdc00).contains(&first) && (0xdc00..0xe000).contains(&low) =>
+                    {
+                        used += 6;
+                        0x1_0000 + ((first - 0xd800) << 10) + (low - 0xdc00)
+                    }
+                    _ => first,
+                };
+                text.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+            }
+            other => text.push(char::from(other)),
+        }
+        rest = rest.get(used..).unwrap_or_default();
+    }
+    text.push_str(rest);
+    Some(Cow::Owned(text))
+}
+
+fn hex4(text: &str, at: usize) -> u32 {
+    text.get(at..at + 4).and_then(|hex| u32::from_str_radix(hex, 16).ok()).unwrap_or(0xfffd)
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// Writes `text` as a JSON string in UTF-8.
+pub fn write_string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    write_string_inner(out, text);
+    out.push(b'"');
+}
+
+/// Writes the inside of a JSON string, without the quotes.
+pub fn write_string_inner(out: &mut Vec<u8>, text: &str) {
+    let mut rest = text.as_bytes();
+    loop {
+        let plain = plain_prefix(rest);
+        out.extend_from_slice(&rest[..plain]);
+        let Some(&byte) = rest.get(plain) else { break };
+        write_escape(out, byte);
+        rest = &rest[plain + 1..];
+    }
+}
+
+fn write_escape(out: &mut Vec<u8>, byte: u8) {
+    let short = match byte {
+        b'"' => b'"',
+        b'\\' => b'\\',
+        b'\n' => b'n',
+        b'\r' => b'r',
+        b'\t' => b't',
+        0x8 => b'b',
+        0xc => b'f',
+        _ => {
+            out.extend_from_slice(b"\\u00");
+            out.push(HEX[usize::from(byte >> 4)]);
+            out.push(HEX[usize::from(byte & 15)]);
+            return;
+        }
+    };
+    out.extend_from_slice(&[b'\\', short]);
+}
+
+/// Writes scanned JSON without the white space between its tokens.
+pub fn write_compact(out: &mut Vec<u8>, raw: &str) {
+    rewrite(out, raw, b",", b":", false);
+}
+
+/// Writes scanned JSON the way Python's `json.dumps` does by default: `, ` and `: `, everything beyond ASCII escaped.
+pub fn write_python(out: &mut Vec<u8>, raw: &str) {
+    rewrite(out, raw, b", ", b": ", true);
+}
+
+fn rewrite(out: &mut Vec<u8>, raw: &str, comma: &[u8], colon: &[u8], ascii: bool) {
+    let bytes = raw.as_bytes();
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b' ' | b'\n' | b'\r' | b'\t' => at += 1,
+            b',' => {
+                out.extend_from_slice(comma);
+                at += 1;
+            }
+            b':' => {
+                out.extend_from_slice(colon);
+                at += 1;
+            }
+            b'"' => {
+                let mut scanner = Scanner { text: raw, at };
+                if scanner.skip_string().is_err() {
+                    scanner.at = bytes.len();
+                }
+                let token = &raw[at..scanner.at];
+                if !ascii || (token.is_ascii() && !token.contains(['\\', '\u{7f}'])) {
+                    out.extend_from_slice(token.as_bytes());
+                } else {
+                    write_ascii_string(out, &string(token).unwrap_or_default());
+                }
+                at = scanner.at;
+            }
+            _ => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+}
+
+fn write_ascii_string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    let mut units = [0; 2];
+    for char in text.chars() {
+        match char {
+            '"' | '\\' | '\0'..='\u{1f}' => write_escape(out, char as u8),
+            ' '..='~' => out.push(char as u8),
+            _ => {
+                for unit in char.encode_utf16(&mut units) {
+                    out.extend_from_slice(b"\\u");
+                    out.extend([12, 8, 4, 0].map(|shift| HEX[usize::from(*unit >> shift & 15)]));
+                }
+            }
+        }
+    }
+    out.push(b'"');
+}
+
+/// Writes `"name":` after the comma that separates it from the member before it.
+pub fn write_key(out: &mut Vec<u8>, name: &str) {
+    if !matches!(out.last(), Some(b'{') | None) {
+        out.push(b',');
+    }
+    write_string(out, name);
+    out.push(b':');
+}
+
+/// Writes the member `name` with a value that is JSON already.
+pub fn write_member(out: &mut Vec<u8>, name: &str, raw: &str) {
+    write_key(out, name);
+    out.extend_from_slice(raw.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn fault(text: &str) -> (&'static str, usize) {
+        let fault = document(text).expect_err(text);
+        (fault.message, fault.at)
+    }
+
+    #[test]
+    fn faults_have_the_words_and_places_of_python() {
+        assert_eq!(fault("{"), (EXPECTED_NAME, 1));
+        assert_eq!(fault("[1"), (EXPECTED_COMMA, 2));
+        assert_eq!(fault("nul"), (EXPECTED_VALUE, 0));
+        assert_eq!(fault(r#"{"a" 1}"#), (EXPECTED_COLON, 5));
+        assert_eq!(fault("\"abc"), ("Unterminated string starting at", 0));
+        assert_eq!(fault("{\"a\":\"\u{1}\"}"), ("Invalid control character at", 6));
+        assert_eq!(fault(r#"{"input":"x"} z"#), ("Extra data", 14));
+        assert_eq!(fault(r#"{"a":1,}"#), (TRAILING_IN_OBJECT, 6));
+        assert_eq!(fault("[1,]"), (TRAILING_IN_ARRAY, 2));
+        assert_eq!(fault("01"), ("Extra data", 1));
+        assert_eq!(fault("-"), (EXPECTED_VALUE, 0));
+        assert_eq!(fault(r#""\x""#), ("Invalid \\escape", 1));
+        assert_eq!(fault(&"[".repeat(400)).0, "Nesting too deep");
+    }
+
+    #[test]
+    fn members_come_as_slices_with_decoded_names() {
+        let found: Vec<_> = members(r#" {"a\n": [1, {"b":2}] , "c":"é"} "#)
+            .expect("object")
+            .map(Result::unwrap)
+            .collect();
+        assert_eq!(found, [(Cow::from("a\n"), r#"[1, {"b":2}]"#), (Cow::from("c"), "\"é\"")]);
+        assert_eq!(member(r#"{"a":1,"a":2}"#, "a"), Some("2"));
+    }
+
+    #[test]
+    fn python_style_has_spaces_and_ascii_escapes() {
+        let mut out = Vec::new();
+        write_python(&mut out, "{\"a\" :[1,2] ,\"b\":\"é😀\\/\u{7f}, :\"}");
+        assert_eq!(
+            String::from_utf8(out).expect("ascii"),
+            r#"{"a": [1, 2], "b": "\u00e9\ud83d\ude00/\u007f, :"}"#
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back_and_agrees_with_serde_json(text in "\\PC*|[\\x00-\\x7f]*") {
+            let mut out = Vec::new();
+            write_string(&mut out, &text);
+            let raw = String::from_utf8(out).expect("utf-8");
+            prop_assert_eq!(document(&raw).expect("valid"), raw.as_str());
+            prop_assert_eq!(string(&raw).expect("string"), text.as_str());
+            prop_assert_eq!(serde_json::from_str::<String>(&raw).expect("serde"), text.clone());
+            let mut ascii = Vec::new();
+            write_python(&mut ascii, &raw);
+            prop_assert_eq!(serde_json::from_slice::<String>(&ascii).expect("serde"), text);
+        }
+
+        #[test]
+        fn the_scanner_accepts_what_serde_json_accepts(text in "[\\[\\]{}:,\"a\\\\u01.eE+\\- tnfrulsue]{0,12}") {
+            let theirs = serde_json::from_str::<serde_json::Value>(&text);
+            // serde_json refuses numbers beyond f64 and lone surrogates, which Python reads.
+            if theirs.is_ok() {
+                prop_assert!(document(&text).is_ok());
+            } else if document(&text).is_ok() {
+                let message = theirs.expect_err("checked").to_string();
+                prop_assert!(message.contains("out of range") || message.contains("surrogate") || message.contains("hex escape"), "{}", message);
+            }
+        }
+    }
+}

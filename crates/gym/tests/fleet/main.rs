@@ -1,0 +1,4 @@
+//! The supervisor from outside: real processes, real pipes, real signals.
+
+mod guarded;
+mod process;
