@@ -4,3 +4,4 @@ pub mod aggregate;
 pub mod api;
 pub mod config;
 pub mod instance;
+pub mod model;

@@ -340,7 +340,10 @@ impl<'a> Scanner<'a> {
                     }
                     Some(_) => return Err(Fault { message: "Invalid \\escape", at }),
                     None => {
-                        return Err(Fault { message: "Unterminated string starting at", at: start });
+                        return Err(Fault {
+                            message: "Unterminated string starting at",
+                            at: start,
+                        });
                     }
                 },
                 Some(_) => return Err(Fault { message: "Invalid control character at", at }),
