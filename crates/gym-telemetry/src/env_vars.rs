@@ -195,3 +195,5 @@ pub mod per_signal {
         CLIENT_CERTIFICATE
     }
 }
+/// Directories under which relative paths are looked for first.
+pub const GYM_EXTRA_ROOTS: &str = "NEMO_GYM_EXTRA_ROOTS";
