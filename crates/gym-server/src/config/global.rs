@@ -33,7 +33,7 @@ pub struct Instance {
     pub workers: usize,
     /// The file that the config names as entrypoint.
     pub entrypoint: Option<String>,
-    /// What serves it.
+    /// What serves it; without meaning when the config came from a fleet that already runs.
     pub program: Program,
 }
 
@@ -160,7 +160,7 @@ impl GlobalConfig {
             let port = config.field(&candidate, "port").and_then(|v| port(&v)).unwrap_or(0);
             let block = candidate.block(&config.value).cloned().unwrap_or_default();
             let host = host.unwrap_or_else(|| DEFAULT_HOST.to_owned());
-            let instance = Instance::new(&candidate, &block, host, port, Program::Elsewhere);
+            let instance = Instance::new(&candidate, &block, host, port, Program::Builtin);
             config.instances.push(instance);
         }
         if let Some(head) = config.get("head_server") {
@@ -306,9 +306,9 @@ impl GlobalConfig {
     pub fn from_child_env(
         text: &str,
         instance: &str,
-        environment: BTreeMap<String, String>,
+        environment: &BTreeMap<String, String>,
     ) -> Result<InstanceConfig, ConfigError> {
-        Self::from_yaml_text(text, environment)?.instance_config(instance)
+        Self::from_yaml_text(text, environment.clone())?.instance_config(instance)
     }
 
     /// A value as YAML: [`to_yaml`](super::to_yaml).

@@ -34,19 +34,16 @@ pub enum Program {
         /// The executable.
         path: PathBuf,
     },
-    /// Nothing here: the config came from a fleet that is already running.
-    Elsewhere,
 }
 
 impl Program {
-    /// `builtin`, `python`, `exec` or `elsewhere`.
+    /// `builtin`, `python` or `exec`, as the field `runtime` names them.
     #[must_use]
     pub const fn runtime(&self) -> &'static str {
         match self {
             Self::Builtin => "builtin",
             Self::Python { .. } => "python",
             Self::Exec { .. } => "exec",
-            Self::Elsewhere => "elsewhere",
         }
     }
 
@@ -55,7 +52,7 @@ impl Program {
     pub fn dir(&self) -> Option<&Path> {
         match self {
             Self::Python { dir, .. } | Self::Exec { dir, .. } => Some(dir),
-            Self::Builtin | Self::Elsewhere => None,
+            Self::Builtin => None,
         }
     }
 }

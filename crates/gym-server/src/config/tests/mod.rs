@@ -156,7 +156,7 @@ fn two_selectors_and_three_overrides_make_a_fleet() {
 
     let text = serde_json::to_string(config.value()).unwrap();
     for text in [text, to_yaml(config.value())] {
-        let model = GlobalConfig::from_child_env(&text, "policy_model", BTreeMap::new()).unwrap();
+        let model = GlobalConfig::from_child_env(&text, "policy_model", &BTreeMap::new()).unwrap();
         assert_eq!(model.port, 10004);
         assert_eq!(
             Value::Object(model.block),
@@ -165,7 +165,7 @@ fn two_selectors_and_three_overrides_make_a_fleet() {
                 "host": "127.0.0.1", "port": 10004, "name": "policy_model",
             })
         );
-        let agent = GlobalConfig::from_child_env(&text, "weather_agent", BTreeMap::new()).unwrap();
+        let agent = GlobalConfig::from_child_env(&text, "weather_agent", &BTreeMap::new()).unwrap();
         assert_eq!(agent.endpoint_of("model_server").unwrap().authority(), "127.0.0.1:10004");
     }
 }
