@@ -194,7 +194,8 @@ struct EndpointParts {
     host: String,
     port: u16,
     tls: bool,
-    authority: String,
+    /// Scheme and authority: what connections are shared by.
+    pool_key: (bool, String),
     base_path: String,
 }
 
@@ -225,7 +226,7 @@ impl Endpoint {
             host: host.to_owned(),
             port,
             tls: false,
-            authority: authority(host, port),
+            pool_key: (false, authority(host, port)),
             base_path: String::new(),
         }))
     }
@@ -266,12 +267,15 @@ impl Endpoint {
             host: host.to_owned(),
             port,
             tls,
-            authority: uri.authority().map_or_else(
-                || authority(host, port),
-                |authority| {
+            pool_key: (
+                tls,
+                uri.authority().map_or_else(
+                    || authority(host, port),
                     // Credentials in a URL are not for the Host header.
-                    authority.as_str().rsplit('@').next().unwrap_or_default().to_owned()
-                },
+                    |authority| {
+                        authority.as_str().rsplit('@').next().unwrap_or_default().to_owned()
+                    },
+                ),
             ),
             base_path: uri.path().trim_end_matches('/').to_owned(),
         })))
@@ -310,7 +314,11 @@ impl Endpoint {
     /// `host:port` as it stands in the `Host` header.
     #[must_use]
     pub fn authority(&self) -> &str {
-        &self.0.authority
+        &self.0.pool_key.1
+    }
+
+    pub(crate) fn pool_key(&self) -> &(bool, String) {
+        &self.0.pool_key
     }
 
     /// Path that is put before the path of every request, without a trailing slash.
@@ -323,7 +331,7 @@ impl Endpoint {
     #[must_use]
     pub fn url(&self) -> String {
         let scheme = if self.0.tls { "https" } else { "http" };
-        format!("{scheme}://{}{}", self.0.authority, self.0.base_path)
+        format!("{scheme}://{}{}", self.authority(), self.0.base_path)
     }
 }
 

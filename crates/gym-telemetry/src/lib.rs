@@ -37,7 +37,7 @@ pub use handover::ChildEnv;
 pub use lens::{TelemetryHandle, is_span_group_enabled};
 pub use lifecycle::{
     DEFAULT_SHUTDOWN_TIMEOUT_MILLIS, configure_telemetry_env, environment, get_telemetry,
-    init_telemetry, is_telemetry_env_enabled, is_telemetry_metrics_enabled,
+    init_telemetry, is_active, is_telemetry_env_enabled, is_telemetry_metrics_enabled,
     memory_profiling_config_from_env, settings, shutdown_telemetry,
 };
 pub use notice::{NoticeSink, set_notice_sink};

@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -38,6 +41,9 @@ enum Pipeline {
     Running(TelemetryHandle),
     ShutDown,
 }
+
+/// Whether a pipeline runs. Read on every request, so it is no part of the locked state.
+static ACTIVE: AtomicBool = AtomicBool::new(false);
 
 static STATE: Mutex<State> =
     Mutex::new(State { block: None, run_id: None, settings: None, pipeline: Pipeline::Untouched });
@@ -142,6 +148,7 @@ pub fn init_telemetry(
                 notice(&warning);
             }
             state.pipeline = Pipeline::Running(handle.clone());
+            ACTIVE.store(true, Ordering::Relaxed);
             Some(handle)
         }
         Err(error) => {
@@ -150,6 +157,12 @@ pub fn init_telemetry(
             None
         }
     }
+}
+
+/// Whether telemetry runs in this process: one relaxed load.
+#[inline]
+pub fn is_active() -> bool {
+    ACTIVE.load(Ordering::Relaxed)
 }
 
 /// This process's handle; `None` before [`init_telemetry`], when telemetry is off, and after
@@ -166,7 +179,10 @@ pub fn shutdown_telemetry(timeout_ms: u64) {
     let handle = {
         let mut state = state();
         match std::mem::replace(&mut state.pipeline, Pipeline::ShutDown) {
-            Pipeline::Running(handle) => handle,
+            Pipeline::Running(handle) => {
+                ACTIVE.store(false, Ordering::Relaxed);
+                handle
+            }
             untouched => {
                 state.pipeline = untouched;
                 return;

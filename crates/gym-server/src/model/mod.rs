@@ -7,6 +7,7 @@
 mod events;
 mod messages;
 mod sanitise;
+pub mod server;
 
 use bytes::Bytes;
 

@@ -1,0 +1,169 @@
+//! What an agent implements: a rollout, and the loop between a model and its resources.
+//!
+//! The adapter makes the routes, the spans and the metrics, and gives the rollout its identity;
+//! an implementation contains none of that.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use gym_telemetry::groups::{AGENT, ROLLOUT};
+use gym_telemetry::semconv::value::outcome;
+use gym_telemetry::{metrics, semconv};
+use http::Method;
+use lens::{Context, InSpan as _, Span};
+
+use crate::http::{Call, HttpError, Reply, Service};
+use crate::instance::{InstanceConfig, ServerType};
+use crate::rollout::Indices;
+use crate::telemetry::traced;
+
+/// A server that runs rollouts.
+pub trait AgentServer: Sized + Send + Sync + 'static {
+    /// Runs one rollout: seed, answer, verify.
+    fn run(
+        &self,
+        call: &Call,
+        body: Bytes,
+    ) -> impl Future<Output = Result<Reply, HttpError>> + Send;
+
+    /// Answers one request of the Responses API, calling tools as the model asks for them.
+    fn responses(
+        &self,
+        call: &Call,
+        body: Bytes,
+    ) -> impl Future<Output = Result<Reply, HttpError>> + Send;
+
+    /// Aggregates the replies of verified rollouts.
+    fn aggregate_metrics(
+        &self,
+        call: &Call,
+        body: Bytes,
+    ) -> impl Future<Output = Result<Reply, HttpError>> + Send;
+}
+
+/// The routes of an agent.
+#[must_use]
+pub fn service<S: AgentServer>(server: S, instance: &InstanceConfig) -> Service {
+    let cookie_name = format!("{}___{}", instance.implementation, instance.name);
+    let mut service = Service::new(ServerType::ResponsesApiAgents, cookie_name);
+    let server = Arc::new(server);
+    let name: Arc<str> = instance.name.as_str().into();
+
+    let (agent, label) = (Arc::clone(&server), Arc::clone(&name));
+    service.route(Method::POST, "/run", move |call, body| {
+        let (agent, label) = (Arc::clone(&agent), Arc::clone(&label));
+        async move { run(&*agent, &label, call, body).await }
+    });
+    let (agent, label) = (Arc::clone(&server), Arc::clone(&name));
+    service.route(Method::POST, "/v1/responses", move |call, body| {
+        let (agent, label) = (Arc::clone(&agent), Arc::clone(&label));
+        async move {
+            let mut span = Span::start(&AGENT, semconv::span::AGENT_RESPONSES);
+            if span.is_recording() {
+                span.set(semconv::SERVER_NAME, label);
+            }
+            traced(span, agent.responses(&call, body), |_, _| ()).await
+        }
+    });
+    service.route(Method::POST, "/aggregate_metrics", move |call, body| {
+        let agent = Arc::clone(&server);
+        async move { agent.aggregate_metrics(&call, body).await }
+    });
+    service
+}
+
+async fn run<S: AgentServer>(
+    agent: &S,
+    name: &Arc<str>,
+    call: Call,
+    body: Bytes,
+) -> Result<Reply, HttpError> {
+    // A body that is no object is refused by the agent itself, with the right entries.
+    let indices: Indices<'_> = serde_json::from_slice(&body).unwrap_or_default();
+    let rollout = indices
+        .rollout_id()
+        .map_err(|error| HttpError::failed("ValueError", &error.to_string()))?;
+    if let Some(rollout) = rollout {
+        call.set_rollout(rollout);
+    }
+    let context = identified(&call, &indices);
+    let outcome = Outcome { started: Instant::now(), known: None };
+    match context {
+        Some(context) => {
+            run_in_span(agent, name, &call, body.clone(), outcome).in_context(context).await
+        }
+        None => run_in_span(agent, name, &call, body.clone(), outcome).await,
+    }
+}
+
+/// The current context with the identity that the body gives, when a caller that sends no
+/// baggage started the rollout.
+fn identified(call: &Call, indices: &Indices<'_>) -> Option<Context> {
+    let rollout = call.rollout()?;
+    let current = Context::current();
+    if !gym_telemetry::is_active() || current.baggage(semconv::ROLLOUT_ID).is_some() {
+        return None;
+    }
+    let mut entries = vec![(semconv::ROLLOUT_ID, rollout.as_str().to_owned())];
+    call.set_server_attribute(semconv::ROLLOUT_ID, rollout.as_str());
+    let numbers = [
+        (semconv::TASK_INDEX, indices.task),
+        (semconv::ROLLOUT_INDEX, indices.rollout),
+        (semconv::ATTEMPT_INDEX, indices.attempt.or(Some(0))),
+    ];
+    for (key, number) in numbers {
+        if let Some(number) = number {
+            entries.push((key, number.to_string()));
+            call.set_server_attribute(key, i64::try_from(number).unwrap_or(i64::MAX));
+        }
+    }
+    Some(current.with_baggage(&entries))
+}
+
+/// Counts a rollout, also one that was dropped.
+struct Outcome {
+    started: Instant,
+    known: Option<&'static str>,
+}
+
+impl Drop for Outcome {
+    fn drop(&mut self) {
+        if gym_telemetry::is_active() {
+            let outcome = self.known.unwrap_or(outcome::CANCELLED);
+            metrics::ROLLOUT_DURATION.record(self.started.elapsed().as_secs_f64() * 1e3, &[]);
+            metrics::ROLLOUT_COMPLETED.add(1, &[(semconv::ROLLOUT_OUTCOME, outcome.into())]);
+        }
+    }
+}
+
+async fn run_in_span<S: AgentServer>(
+    agent: &S,
+    name: &Arc<str>,
+    call: &Call,
+    body: Bytes,
+    mut outcome: Outcome,
+) -> Result<Reply, HttpError> {
+    let mut span = Span::start(&ROLLOUT, semconv::span::ROLLOUT);
+    if span.is_recording() {
+        span.set(semconv::SERVER_NAME, Arc::clone(name));
+    }
+    let result = traced(span, agent.run(call, body), |span, result| {
+        span.set(semconv::ROLLOUT_OUTCOME, outcome_of(result));
+    })
+    .await;
+    outcome.known = Some(outcome_of(&result));
+    if gym_telemetry::is_active() {
+        call.set_server_attribute(semconv::ROLLOUT_OUTCOME, outcome_of(&result));
+    }
+    result
+}
+
+fn outcome_of(result: &Result<Reply, HttpError>) -> &'static str {
+    match result {
+        Ok(_) => outcome::SUCCESS,
+        Err(error) if error.error_type().contains("timeout") => outcome::TIMEOUT,
+        Err(_) => outcome::FAILURE,
+    }
+}

@@ -1,0 +1,76 @@
+//! Opens connections: TCP with keep-alive, TLS where the URL says so, HTTP/1.1 on top.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use rustls_pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use crate::instance::Endpoint;
+
+/// TLS settings, made when the first `https` URL is called.
+#[derive(Default)]
+pub(super) struct Tls(OnceLock<Arc<ClientConfig>>);
+
+impl Tls {
+    fn connector(&self) -> TlsConnector {
+        let config = self.0.get_or_init(|| {
+            let roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+            Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
+        });
+        TlsConnector::from(Arc::clone(config))
+    }
+}
+
+/// Opens one connection; its driver runs as a task of the current runtime.
+pub(super) async fn open(
+    endpoint: &Endpoint,
+    tls: &Tls,
+) -> Result<SendRequest<Full<Bytes>>, io::Error> {
+    let stream = TcpStream::connect((endpoint.host(), endpoint.port())).await?;
+    stream.set_nodelay(true)?;
+    keep_alive(&stream);
+    if endpoint.tls() {
+        let name = ServerName::try_from(endpoint.host().to_owned())
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let stream = tls.connector().connect(name, stream).await?;
+        handshake(TokioIo::new(stream)).await
+    } else {
+        handshake(TokioIo::new(stream)).await
+    }
+}
+
+async fn handshake<T>(io: T) -> Result<SendRequest<Full<Bytes>>, io::Error>
+where
+    T: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+{
+    let (sender, connection) = http1::Builder::new()
+        .max_headers(256)
+        .handshake::<_, Full<Bytes>>(io)
+        .await
+        .map_err(io::Error::other)?;
+    tokio::spawn(async move {
+        // A broken connection is reported to the request that uses it.
+        let _ = connection.await;
+    });
+    Ok(sender)
+}
+
+/// Sets the keep-alive probes of the reference; a system that refuses them is served without.
+fn keep_alive(stream: &TcpStream) {
+    use rustix::net::sockopt;
+    let _ = sockopt::set_socket_keepalive(stream, true);
+    #[cfg(target_os = "linux")]
+    {
+        use std::time::Duration;
+        let _ = sockopt::set_tcp_keepidle(stream, Duration::from_secs(60));
+        let _ = sockopt::set_tcp_keepintvl(stream, Duration::from_secs(10));
+        let _ = sockopt::set_tcp_keepcnt(stream, 3);
+    }
+}

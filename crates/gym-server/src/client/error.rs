@@ -1,0 +1,124 @@
+//! Why an outbound request brought no usable reply.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+
+use super::retry::Failure;
+
+/// Why an outbound request brought no usable reply.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// No connection could be opened.
+    #[error("could not connect to {name} at {authority}")]
+    Connect {
+        /// Instance name, or host.
+        name: String,
+        /// `host:port`.
+        authority: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Opening a connection took too long.
+    #[error("connecting to {name} at {authority} took longer than {limit:?}")]
+    ConnectTimeout {
+        /// Instance name, or host.
+        name: String,
+        /// `host:port`.
+        authority: String,
+        /// The limit.
+        limit: Duration,
+    },
+    /// The connection broke before the reply was complete.
+    #[error("the connection to {name} at {authority} broke before the reply was complete")]
+    Broken {
+        /// Instance name, or host.
+        name: String,
+        /// `host:port`.
+        authority: String,
+        /// Whether the request can have reached the server.
+        sent: bool,
+        /// What the connection said.
+        source: hyper::Error,
+    },
+    /// The server sent nothing for too long.
+    #[error("{name} at {authority} sent nothing for {limit:?}")]
+    Idle {
+        /// Instance name, or host.
+        name: String,
+        /// `host:port`.
+        authority: String,
+        /// The limit.
+        limit: Duration,
+    },
+    /// The server answered with a status outside 2xx.
+    #[error("{name} answered with status {status}")]
+    Status {
+        /// Instance name, or host.
+        name: String,
+        /// Status of the reply.
+        status: StatusCode,
+        /// Body of the reply.
+        body: Bytes,
+    },
+    /// The request cannot be written.
+    #[error("the request to {name} is not valid HTTP")]
+    Invalid {
+        /// Instance name, or host.
+        name: String,
+        /// What is wrong with it.
+        source: http::Error,
+    },
+    /// The client was shut down while the request waited.
+    #[error("the client was closed while a request to {name} waited for a connection")]
+    Closed {
+        /// Instance name, or host.
+        name: String,
+    },
+}
+
+impl ClientError {
+    /// Value of `error.type` on spans: the status, or a short name.
+    #[must_use]
+    pub fn error_type(&self) -> String {
+        match self {
+            Self::Connect { source, .. } => match source.kind() {
+                std::io::ErrorKind::ConnectionRefused => "connection_refused".to_owned(),
+                std::io::ErrorKind::NotFound => "name_resolution".to_owned(),
+                _ => "connect_error".to_owned(),
+            },
+            Self::ConnectTimeout { .. } => "connect_timeout".to_owned(),
+            Self::Broken { .. } => "connection_broken".to_owned(),
+            Self::Idle { .. } => "idle_timeout".to_owned(),
+            Self::Status { status, .. } => status.as_u16().to_string(),
+            Self::Invalid { .. } => "invalid_request".to_owned(),
+            Self::Closed { .. } => "client_closed".to_owned(),
+        }
+    }
+
+    /// The message followed by those of its causes.
+    #[must_use]
+    pub fn full_message(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            cause = error.source();
+        }
+        text
+    }
+
+    pub(super) fn failure(&self) -> Failure {
+        match self {
+            Self::Connect { .. } | Self::Broken { sent: false, .. } => Failure::NeverSent,
+            Self::ConnectTimeout { .. } => Failure::NeverSent,
+            Self::Broken { .. } => Failure::Broken,
+            Self::Status { status, .. } => Failure::Status(*status, None),
+            Self::Idle { .. } | Self::Invalid { .. } | Self::Closed { .. } => Failure::TimedOut,
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Outbound requests: one pooled client for each shard.
+//!
+//! One owner times waiting for a connection, connecting, the first byte and the body, decides
+//! about retries and makes the CLIENT span; nothing else in the workspace opens connections to
+//! servers. A request reads its reply to the end.
+
+mod connect;
+mod error;
+mod limits;
+mod outgoing;
+mod pool;
+mod retry;
+mod span;
+
+use std::sync::Arc;
+
+pub use error::ClientError;
+pub use limits::PoolLimits;
+pub use outgoing::{ClientReply, Outgoing};
+pub use pool::QueueConstraint;
+pub use retry::{Failure, Policy};
+
+use crate::http::Carrier;
+use crate::instance::Endpoint;
+use pool::Pool;
+
+/// How a client behaves.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// Limits of its pool.
+    pub limits: PoolLimits,
+    /// Whether model endpoints receive the trace context.
+    pub propagate_to_models: bool,
+    /// Hosts of third parties that receive the trace context.
+    pub propagate_to: Vec<String>,
+    /// Whether requests make a CLIENT span.
+    pub client_spans: bool,
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        Self {
+            limits: PoolLimits::default(),
+            propagate_to_models: true,
+            propagate_to: Vec::new(),
+            client_spans: true,
+        }
+    }
+}
+
+/// The client of one shard. Clones share its pool.
+#[derive(Clone)]
+pub struct Client(Arc<Inner>);
+
+struct Inner {
+    config: ClientConfig,
+    pool: Pool,
+    tls: connect::Tls,
+}
+
+impl Client {
+    /// A client with an empty pool. Must be called inside a tokio runtime, which its connections
+    /// then live on.
+    #[must_use]
+    pub fn new(config: ClientConfig) -> Self {
+        let pool = Pool::new(config.limits);
+        let weak = pool.downgrade();
+        let every = pool.idle_limit() / 3;
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(every).await;
+                let Some(pool) = weak.upgrade() else { return };
+                pool.close_idle();
+            }
+        });
+        Self(Arc::new(Inner { config, pool, tls: connect::Tls::default() }))
+    }
+
+    /// A POST request to `path` of `endpoint`.
+    #[must_use]
+    pub fn post(&self, endpoint: &Endpoint, path: &str) -> Outgoing {
+        Outgoing::new(self.clone(), http::Method::POST, endpoint.clone(), path)
+    }
+
+    /// A GET request to `path` of `endpoint`.
+    #[must_use]
+    pub fn get(&self, endpoint: &Endpoint, path: &str) -> Outgoing {
+        Outgoing::new(self.clone(), http::Method::GET, endpoint.clone(), path)
+    }
+
+    pub(crate) fn forwarding(&self, carrier: Carrier, outgoing: Outgoing) -> Outgoing {
+        outgoing.carrier(carrier)
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("config", &self.0.config).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,373 @@
+//! One logical request: attempts under a policy, one span, one reply read to its end.
+
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
+use http_body::Body as _;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+
+use super::error::ClientError;
+use super::pool::{Acquired, Lease, QueueConstraint};
+use super::retry::{Failure, Policy};
+use super::span::CallSpan;
+use super::{Client, connect};
+use crate::http::Carrier;
+use crate::instance::Endpoint;
+use crate::session::CookieJar;
+
+const USER_AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("nemo-gym-rs/", env!("CARGO_PKG_VERSION")));
+const ACCEPT_ANY: HeaderValue = HeaderValue::from_static("*/*");
+/// A connection unused for this long may have been closed without its task having run since.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(5);
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// A request that is being put together.
+#[must_use = "a request is sent by `send`"]
+pub struct Outgoing {
+    client: Client,
+    method: Method,
+    endpoint: Endpoint,
+    path: String,
+    headers: HeaderMap,
+    body: Bytes,
+    policy: Policy,
+    carrier: Carrier,
+    context: Option<lens::Context>,
+    silent: bool,
+    limit: Option<Duration>,
+}
+
+/// A reply, read to its end.
+#[derive(Debug)]
+pub struct ClientReply {
+    /// Name of the server that sent it.
+    pub server: String,
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Bytes,
+}
+
+impl ClientReply {
+    /// The cookies that the reply sets.
+    #[must_use]
+    pub fn cookies(&self) -> CookieJar {
+        CookieJar::from_set_cookie(&self.headers)
+    }
+
+    /// The reply itself when its status is 2xx.
+    ///
+    /// # Errors
+    ///
+    /// [`ClientError::Status`] with the body for every other status.
+    pub fn ok(self) -> Result<Self, ClientError> {
+        if self.status.is_success() {
+            return Ok(self);
+        }
+        Err(ClientError::Status { name: self.server, status: self.status, body: self.body })
+    }
+}
+
+/// What one attempt measured.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Timings {
+    pub(super) pool_wait: Duration,
+    pub(super) connect: Duration,
+    pub(super) first_byte: Duration,
+    pub(super) queued: Option<QueueConstraint>,
+}
+
+impl Outgoing {
+    pub(super) fn new(client: Client, method: Method, endpoint: Endpoint, path: &str) -> Self {
+        let mut full_path = String::with_capacity(endpoint.base_path().len() + path.len());
+        full_path.push_str(endpoint.base_path());
+        full_path.push_str(path);
+        Self {
+            client,
+            method,
+            endpoint,
+            path: full_path,
+            headers: HeaderMap::with_capacity(12),
+            body: Bytes::new(),
+            policy: Policy::default(),
+            carrier: Carrier::default(),
+            context: None,
+            silent: false,
+            limit: None,
+        }
+    }
+
+    /// The JSON body.
+    pub fn body(mut self, body: impl Into<Bytes>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// Sends these cookies.
+    pub fn cookies(self, cookies: &CookieJar) -> Self {
+        match cookies.header_value() {
+            Some(value) => self.header(header::COOKIE, value),
+            None => self,
+        }
+    }
+
+    /// Sets a header.
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    /// What may be repeated; [`Policy::Internal`] unless set.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Uses this trace context instead of the current one.
+    pub fn context(mut self, context: lens::Context) -> Self {
+        self.context = Some(context);
+        self
+    }
+
+    /// Ends the whole request with [`ClientError::Idle`] after `limit`.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Makes no span and sends no trace context: for probes.
+    pub fn silent(mut self) -> Self {
+        self.silent = true;
+        self
+    }
+
+    pub(super) fn carrier(mut self, carrier: Carrier) -> Self {
+        self.carrier = carrier;
+        self
+    }
+
+    /// Sends the request and reads the reply.
+    ///
+    /// # Errors
+    ///
+    /// When no reply came within the policy. A reply with a failing status is no error here:
+    /// see [`ClientReply::ok`].
+    pub async fn send(mut self) -> Result<ClientReply, ClientError> {
+        let context = match self.context.take() {
+            Some(context) => context,
+            None => lens::Context::current(),
+        };
+        let mut span = if self.silent {
+            CallSpan::none()
+        } else {
+            CallSpan::start(
+                &context,
+                &self.method,
+                &self.endpoint,
+                &self.path,
+                self.client.0.config.client_spans,
+            )
+        };
+        self.finish_headers(&context, &span);
+        let result = match self.limit {
+            None => self.attempts(&mut span).await,
+            Some(limit) => match tokio::time::timeout(limit, self.attempts(&mut span)).await {
+                Ok(result) => result,
+                Err(_) => Err(ClientError::Idle {
+                    name: self.endpoint.name().to_owned(),
+                    authority: self.endpoint.authority().to_owned(),
+                    limit,
+                }),
+            },
+        };
+        span.finish(&result);
+        result
+    }
+
+    fn finish_headers(&mut self, context: &lens::Context, span: &CallSpan) {
+        if let Ok(host) = HeaderValue::from_str(self.endpoint.authority()) {
+            self.headers.insert(header::HOST, host);
+        }
+        self.headers.insert(header::USER_AGENT, USER_AGENT);
+        self.headers.entry(header::ACCEPT).or_insert(ACCEPT_ANY);
+        if self.method == Method::POST {
+            self.headers.entry(header::CONTENT_TYPE).or_insert(JSON);
+        }
+        if !self.silent {
+            let config = &self.client.0.config;
+            span.propagate(context, &self.carrier, &self.endpoint, config, &mut self.headers);
+        }
+    }
+
+    async fn attempts(&self, span: &mut CallSpan) -> Result<ClientReply, ClientError> {
+        let first = Instant::now();
+        let (mut tries, mut server_errors) = (0, 0);
+        let mut waited = Duration::ZERO;
+        loop {
+            let started = Instant::now();
+            let mut timings = Timings::default();
+            let result = self.attempt(&mut timings).await;
+            tries += 1;
+            let failure = match &result {
+                Ok(reply) if reply.status.as_u16() < 400 => None,
+                Ok(reply) => {
+                    server_errors += u32::from(reply.status == StatusCode::INTERNAL_SERVER_ERROR);
+                    Some(Failure::Status(reply.status, retry_after(&reply.headers)))
+                }
+                Err(error) => Some(error.failure()),
+            };
+            span.attempt(tries, started, &timings, waited, &result);
+            let next = failure.and_then(|failure| {
+                self.policy.next(failure, tries, server_errors, first.elapsed())
+            });
+            match next {
+                None => return result,
+                Some(wait) => {
+                    waited = wait;
+                    tokio::time::sleep(wait).await;
+                }
+            }
+        }
+    }
+
+    async fn attempt(&self, timings: &mut Timings) -> Result<ClientReply, ClientError> {
+        let closed = || ClientError::Closed { name: self.endpoint.name().to_owned() };
+        let pool = &self.client.0.pool;
+        loop {
+            let queued_at = Instant::now();
+            let Acquired { lease, queued } =
+                pool.acquire(self.endpoint.pool_key()).await.map_err(|_| closed())?;
+            timings.queued = timings.queued.or(queued);
+            if queued.is_some() {
+                timings.pool_wait += queued_at.elapsed();
+            }
+            let (mut connection, kept) = match lease {
+                Lease::Kept(connection, unused) => {
+                    if unused >= LOOK_AGAIN_AFTER {
+                        // Lets the connection's task see that the server closed it.
+                        tokio::task::yield_now().await;
+                        tokio::task::yield_now().await;
+                    }
+                    (connection, true)
+                }
+                Lease::Open(permit) => {
+                    let connecting = Instant::now();
+                    let sender = self.connect().await;
+                    timings.connect += connecting.elapsed();
+                    (permit.connected(sender?), false)
+                }
+            };
+            if connection.sender.ready().await.is_err() && kept {
+                // The server closed a kept connection: nothing was sent, another one serves.
+                continue;
+            }
+            let sent_at = Instant::now();
+            let sending = connection.sender.try_send_request(self.request()?);
+            let response = match self.watch(sending).await? {
+                Ok(response) => response,
+                Err(mut error) => {
+                    let never_sent = error.take_message().is_some();
+                    if never_sent && kept {
+                        continue;
+                    }
+                    return Err(self.broken(error.into_error(), !never_sent));
+                }
+            };
+            timings.first_byte = sent_at.elapsed();
+            let (head, body) = response.into_parts();
+            let body = self.read(body).await?;
+            self.client.0.pool.release(connection);
+            return Ok(ClientReply {
+                server: self.endpoint.name().to_owned(),
+                status: head.status,
+                headers: head.headers,
+                body,
+            });
+        }
+    }
+
+    async fn connect(
+        &self,
+    ) -> Result<hyper::client::conn::http1::SendRequest<Full<Bytes>>, ClientError> {
+        let limit = self.client.0.pool.limits().connect;
+        let name = || (self.endpoint.name().to_owned(), self.endpoint.authority().to_owned());
+        match tokio::time::timeout(limit, connect::open(&self.endpoint, &self.client.0.tls)).await {
+            Ok(Ok(sender)) => Ok(sender),
+            Ok(Err(source)) => {
+                let (name, authority) = name();
+                Err(ClientError::Connect { name, authority, source })
+            }
+            Err(_) => {
+                let (name, authority) = name();
+                Err(ClientError::ConnectTimeout { name, authority, limit })
+            }
+        }
+    }
+
+    fn request(&self) -> Result<Request<Full<Bytes>>, ClientError> {
+        let mut request = Request::builder()
+            .method(self.method.clone())
+            .uri(self.path.as_str())
+            .body(Full::new(self.body.clone()))
+            .map_err(|source| ClientError::Invalid {
+                name: self.endpoint.name().to_owned(),
+                source,
+            })?;
+        *request.headers_mut() = self.headers.clone();
+        Ok(request)
+    }
+
+    async fn read(&self, mut body: Incoming) -> Result<Bytes, ClientError> {
+        let expected = body.size_hint().lower().min(1 << 24) as usize;
+        let mut first = Bytes::new();
+        let mut rest = BytesMut::new();
+        while let Some(frame) = self.watch(body.frame()).await? {
+            let frame = frame.map_err(|error| self.broken(error, true))?;
+            let Ok(data) = frame.into_data() else { continue };
+            if rest.is_empty() && first.is_empty() {
+                first = data;
+            } else {
+                if rest.is_empty() {
+                    rest.reserve(expected.max(first.len() + data.len()));
+                    rest.extend_from_slice(&first);
+                }
+                rest.extend_from_slice(&data);
+            }
+        }
+        Ok(if rest.is_empty() { first } else { rest.freeze() })
+    }
+
+    /// Ends the wait for a silent server where the policy has a limit for that.
+    async fn watch<T>(&self, waiting: impl Future<Output = T>) -> Result<T, ClientError> {
+        match self.policy.idle_limit() {
+            None => Ok(waiting.await),
+            Some(limit) => {
+                tokio::time::timeout(limit, waiting).await.map_err(|_| ClientError::Idle {
+                    name: self.endpoint.name().to_owned(),
+                    authority: self.endpoint.authority().to_owned(),
+                    limit,
+                })
+            }
+        }
+    }
+
+    fn broken(&self, source: hyper::Error, sent: bool) -> ClientError {
+        ClientError::Broken {
+            name: self.endpoint.name().to_owned(),
+            authority: self.endpoint.authority().to_owned(),
+            sent,
+            source,
+        }
+    }
+}
+
+/// `Retry-After` in seconds; a date is not used by model servers and is ignored.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds: f64 = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}

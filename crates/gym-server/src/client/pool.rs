@@ -1,0 +1,422 @@
+//! Open connections, bounded in total and per destination.
+//!
+//! Ready-made pools bound idle connections only; here the open ones are bounded, waiters are
+//! served first come first served, and the wait is measured. One pool belongs to one shard; its
+//! mutex is never contended and never held across an await.
+//!
+//! Invariant: `total_open` is the number of [`Permit`]s alive, and `open` of a host that of its
+//! permits. A permit lives as long as its connection or the attempt to open it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::client::conn::http1::SendRequest;
+use tokio::sync::oneshot;
+
+use super::limits::PoolLimits;
+
+/// A destination as the pool knows it: scheme and authority.
+pub(super) type HostKey = (bool, String);
+
+/// Which limit a request waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueConstraint {
+    /// All connections together.
+    Total,
+    /// Connections to this destination.
+    PerHost,
+}
+
+impl QueueConstraint {
+    /// Value of the metric attribute.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Total => "total",
+            Self::PerHost => "per_host",
+        }
+    }
+}
+
+/// The pool of one shard.
+#[derive(Clone, Debug)]
+pub(super) struct Pool(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    limits: PoolLimits,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    total_open: usize,
+    next_ticket: u64,
+    hosts: HashMap<HostKey, Host>,
+}
+
+#[derive(Debug, Default)]
+struct Host {
+    open: usize,
+    idle: Vec<Idle>,
+    waiters: VecDeque<Waiter>,
+}
+
+#[derive(Debug)]
+struct Idle {
+    connection: Connection,
+    since: Instant,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    ticket: u64,
+    grant: oneshot::Sender<Lease>,
+}
+
+/// A kept connection, with its permit.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) sender: SendRequest<Full<Bytes>>,
+    permit: Permit,
+}
+
+/// The right to hold one open connection to a host. Dropping it serves the next waiter.
+#[derive(Debug)]
+pub(super) struct Permit {
+    pool: Weak<Shared>,
+    key: HostKey,
+}
+
+/// What an acquisition brings.
+#[derive(Debug)]
+pub(super) enum Lease {
+    /// A connection that was kept open, and for how long it was unused.
+    Kept(Connection, Duration),
+    /// Leave to open one.
+    Open(Permit),
+}
+
+/// A finished acquisition.
+#[derive(Debug)]
+pub(super) struct Acquired {
+    pub(super) lease: Lease,
+    /// The limit that was waited for, if any.
+    pub(super) queued: Option<QueueConstraint>,
+}
+
+impl Pool {
+    pub(super) fn new(limits: PoolLimits) -> Self {
+        Self(Arc::new(Shared { limits, state: Mutex::default() }))
+    }
+
+    /// A kept connection or leave to open one; waits while the limits are reached.
+    pub(super) async fn acquire(&self, key: &HostKey) -> Result<Acquired, Closed> {
+        let (receiver, queued) = {
+            let mut state = self.0.lock();
+            match self.0.try_lease(&mut state, key) {
+                Ok(lease) => return Ok(Acquired { lease, queued: None }),
+                Err(constraint) => {
+                    let (grant, receiver) = oneshot::channel();
+                    let ticket = state.next_ticket;
+                    state.next_ticket += 1;
+                    let host = state.hosts.entry(key.clone()).or_default();
+                    host.waiters.push_back(Waiter { ticket, grant });
+                    (receiver, constraint)
+                }
+            }
+        };
+        let lease = receiver.await.map_err(|_| Closed)?;
+        Ok(Acquired { lease, queued: Some(queued) })
+    }
+
+    /// Gives a connection back for the next request to its host.
+    pub(super) fn release(&self, connection: Connection) {
+        if connection.sender.is_closed() {
+            return;
+        }
+        let mut connection = Some(connection);
+        let mut state = self.0.lock();
+        let Some(key) = connection.as_ref().map(|c| c.permit.key.clone()) else { return };
+        if let Some(host) = state.hosts.get_mut(&key) {
+            while let Some(waiter) = host.waiters.pop_front() {
+                let Some(kept) = connection.take() else { return };
+                match waiter.grant.send(Lease::Kept(kept, Duration::ZERO)) {
+                    Ok(()) => return,
+                    // The waiter is gone: take the connection back.
+                    Err(Lease::Kept(kept, _)) => connection = Some(kept),
+                    Err(Lease::Open(_)) => return,
+                }
+            }
+        }
+        // Others wait for the total: an idle connection would only be in their way.
+        let wanted_elsewhere = !self.0.limits.allows_total(state.total_open)
+            && state.hosts.values().any(|host| !host.waiters.is_empty());
+        if let Some(connection) = connection {
+            if wanted_elsewhere {
+                drop(state);
+                drop(connection);
+            } else if let Some(host) = state.hosts.get_mut(&key) {
+                host.idle.push(Idle { connection, since: Instant::now() });
+            }
+        }
+    }
+
+    /// Closes connections that were not used for longer than the limit.
+    pub(super) fn close_idle(&self) {
+        let limit = self.0.limits.idle;
+        let mut stale = Vec::new();
+        {
+            let mut state = self.0.lock();
+            for host in state.hosts.values_mut() {
+                let fresh = |idle: &Idle| {
+                    idle.since.elapsed() <= limit && !idle.connection.sender.is_closed()
+                };
+                let (keep, drop): (Vec<_>, Vec<_>) = host.idle.drain(..).partition(fresh);
+                host.idle = keep;
+                stale.extend(drop);
+            }
+        }
+        // Permits take the lock when they are dropped.
+        drop(stale);
+    }
+
+    /// Open connections, in total and to one host.
+    #[cfg(test)]
+    pub(super) fn open(&self, key: &HostKey) -> (usize, usize) {
+        let state = self.0.lock();
+        (state.total_open, state.hosts.get(key).map_or(0, |host| host.open))
+    }
+
+    pub(super) fn idle_limit(&self) -> Duration {
+        self.0.limits.idle
+    }
+
+    pub(super) fn limits(&self) -> &PoolLimits {
+        &self.0.limits
+    }
+
+    pub(super) fn downgrade(&self) -> WeakPool {
+        WeakPool(Arc::downgrade(&self.0))
+    }
+}
+
+/// A pool that may be gone.
+pub(super) struct WeakPool(Weak<Shared>);
+
+impl WeakPool {
+    pub(super) fn upgrade(&self) -> Option<Pool> {
+        self.0.upgrade().map(Pool)
+    }
+}
+
+/// The pool was dropped while a request waited.
+#[derive(Debug)]
+pub(super) struct Closed;
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_lease(
+        self: &Arc<Self>,
+        state: &mut State,
+        key: &HostKey,
+    ) -> Result<Lease, QueueConstraint> {
+        if !state.hosts.contains_key(key) {
+            state.hosts.insert(key.clone(), Host::default());
+        }
+        let total_allows = self.limits.allows_total(state.total_open);
+        let mut stale = Vec::new();
+        let Some(host) = state.hosts.get_mut(key) else { return Err(QueueConstraint::PerHost) };
+        let mut kept = None;
+        // The youngest first: the oldest then reach the idle limit and are closed.
+        while let Some(idle) = host.idle.pop() {
+            if idle.connection.sender.is_closed() || idle.since.elapsed() > self.limits.idle {
+                stale.push(idle);
+            } else {
+                kept = Some((idle.connection, idle.since.elapsed()));
+                break;
+            }
+        }
+        let host_open = host.open;
+        let result = if let Some((connection, unused)) = kept {
+            Ok(Lease::Kept(connection, unused))
+        } else if !stale.is_empty() {
+            // Its permit serves again: no connection is counted twice.
+            match stale.pop() {
+                Some(idle) => Ok(Lease::Open(idle.connection.permit)),
+                None => Err(QueueConstraint::PerHost),
+            }
+        } else if !self.limits.allows_host(host_open) {
+            Err(QueueConstraint::PerHost)
+        } else if total_allows {
+            state.total_open += 1;
+            if let Some(host) = state.hosts.get_mut(key) {
+                host.open += 1;
+            }
+            Ok(Lease::Open(Permit { pool: Arc::downgrade(self), key: key.clone() }))
+        } else if let Some(idle) = oldest_idle(state) {
+            // An idle connection elsewhere gives way.
+            let mut permit = idle.connection.permit;
+            state.move_permit(&mut permit, key);
+            Ok(Lease::Open(permit))
+        } else {
+            Err(QueueConstraint::Total)
+        };
+        for idle in stale {
+            state.forget(idle.connection.permit);
+        }
+        result
+    }
+
+    /// Hands freed room to the waiter that came first among those it fits.
+    fn serve_waiters(self: &Arc<Self>, state: &mut State) {
+        while self.limits.allows_total(state.total_open) {
+            let first = state
+                .hosts
+                .iter()
+                .filter(|(_, host)| self.limits.allows_host(host.open))
+                .filter_map(|(key, host)| host.waiters.front().map(|w| (w.ticket, key)))
+                .min_by_key(|(ticket, _)| *ticket)
+                .map(|(_, key)| key.clone());
+            let Some(key) = first else { return };
+            let Some(host) = state.hosts.get_mut(&key) else { return };
+            let Some(waiter) = host.waiters.pop_front() else { return };
+            if waiter.grant.is_closed() {
+                continue;
+            }
+            host.open += 1;
+            state.total_open += 1;
+            let permit = Permit { pool: Arc::downgrade(self), key };
+            if let Err(Lease::Open(permit)) = waiter.grant.send(Lease::Open(permit)) {
+                state.forget(permit);
+            }
+        }
+    }
+}
+
+fn oldest_idle(state: &mut State) -> Option<Idle> {
+    let host = state
+        .hosts
+        .values_mut()
+        .filter(|host| !host.idle.is_empty())
+        .min_by_key(|host| host.idle[0].since)?;
+    Some(host.idle.remove(0))
+}
+
+impl State {
+    /// Ends a permit while the lock is held.
+    fn forget(&mut self, mut permit: Permit) {
+        permit.pool = Weak::new();
+        self.total_open = self.total_open.saturating_sub(1);
+        if let Some(host) = self.hosts.get_mut(&permit.key) {
+            host.open = host.open.saturating_sub(1);
+        }
+    }
+
+    fn move_permit(&mut self, permit: &mut Permit, key: &HostKey) {
+        if let Some(host) = self.hosts.get_mut(&permit.key) {
+            host.open = host.open.saturating_sub(1);
+        }
+        permit.key.clone_from(key);
+        self.hosts.entry(key.clone()).or_default().open += 1;
+    }
+}
+
+impl Permit {
+    pub(super) fn connected(self, sender: SendRequest<Full<Bytes>>) -> Connection {
+        Connection { sender, permit: self }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let Some(pool) = self.pool.upgrade() else { return };
+        let mut state = pool.lock();
+        state.total_open = state.total_open.saturating_sub(1);
+        if let Some(host) = state.hosts.get_mut(&self.key) {
+            host.open = host.open.saturating_sub(1);
+        }
+        pool.serve_waiters(&mut state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> HostKey {
+        (false, name.to_owned())
+    }
+
+    fn pool(total: usize, per_host: usize) -> Pool {
+        Pool::new(PoolLimits { total, per_host, ..PoolLimits::default() })
+    }
+
+    async fn permit(pool: &Pool, key: &HostKey) -> Permit {
+        match pool.acquire(key).await.expect("open").lease {
+            Lease::Open(permit) => permit,
+            Lease::Kept(..) => panic!("nothing was kept"),
+        }
+    }
+
+    #[tokio::test]
+    async fn open_connections_never_exceed_the_host_limit() {
+        let pool = pool(0, 2);
+        let a = key("a");
+        let first = permit(&pool, &a).await;
+        let _second = permit(&pool, &a).await;
+        let waiting = tokio::spawn({
+            let (pool, a) = (pool.clone(), a.clone());
+            async move { pool.acquire(&a).await.expect("open").queued }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        assert_eq!(pool.open(&a), (2, 2));
+        drop(first);
+        assert_eq!(waiting.await.expect("served"), Some(QueueConstraint::PerHost));
+        assert_eq!(pool.open(&a), (1, 1));
+    }
+
+    #[tokio::test]
+    async fn waiters_for_the_total_are_served_in_the_order_they_came() {
+        let pool = pool(1, 0);
+        let held = permit(&pool, &key("a")).await;
+        let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
+        for name in ["b", "c", "a"] {
+            let (pool, sender) = (pool.clone(), sender.clone());
+            tokio::spawn(async move {
+                let acquired = pool.acquire(&key(name)).await.expect("open");
+                assert_eq!(acquired.queued, Some(QueueConstraint::Total));
+                sender.send(name).expect("open");
+                drop(acquired);
+            });
+            tokio::task::yield_now().await;
+        }
+        drop(held);
+        let served = [order.recv().await, order.recv().await, order.recv().await];
+        assert_eq!(served, [Some("b"), Some("c"), Some("a")]);
+    }
+
+    #[tokio::test]
+    async fn a_waiter_that_gave_up_does_not_keep_the_place() {
+        let pool = pool(1, 0);
+        let a = key("a");
+        let held = permit(&pool, &a).await;
+        let gone = tokio::spawn({
+            let (pool, a) = (pool.clone(), a.clone());
+            async move { pool.acquire(&a).await }
+        });
+        tokio::task::yield_now().await;
+        gone.abort();
+        let _ = gone.await;
+        drop(held);
+        assert_eq!(pool.open(&a), (0, 0));
+        let _again = permit(&pool, &a).await;
+    }
+}

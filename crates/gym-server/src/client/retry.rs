@@ -1,0 +1,144 @@
+//! When a failed attempt is tried again, and after how long.
+//!
+//! Pure: the schedule sees only what happened and how much of its budget is gone, so every
+//! decision is tested without a clock.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+/// What may be repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Policy {
+    /// A Gym server whose request has effects (`/run`, `/verify`, tools): tried again only when
+    /// the request was never sent.
+    #[default]
+    Internal,
+    /// A Gym server whose request may be repeated.
+    InternalIdempotent,
+    /// A model endpoint: transport failures, 429 and gateway errors are tried again.
+    Model,
+    /// One attempt.
+    Once,
+}
+
+/// How one attempt ended without a usable reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The request was not sent: refused, unreachable, or a kept connection had gone.
+    NeverSent,
+    /// The connection broke after the request was sent.
+    Broken,
+    /// A limit of time ran out.
+    TimedOut,
+    /// The server answered with this status and, in seconds, `Retry-After`.
+    Status(StatusCode, Option<Duration>),
+}
+
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
+const INTERNAL_BUDGET: Duration = Duration::from_secs(60);
+const MODEL_BUDGET: Duration = Duration::from_secs(600);
+const SERVER_ERROR_TRIES: u32 = 3;
+
+impl Policy {
+    /// Total time within which attempts may start.
+    #[must_use]
+    pub fn budget(self) -> Duration {
+        match self {
+            Self::Internal | Self::InternalIdempotent => INTERNAL_BUDGET,
+            Self::Model => MODEL_BUDGET,
+            Self::Once => Duration::ZERO,
+        }
+    }
+
+    /// Longest silence of the server while a reply is awaited or read.
+    #[must_use]
+    pub fn idle_limit(self) -> Option<Duration> {
+        (self == Self::Model).then_some(Duration::from_secs(1800))
+    }
+
+    /// How long to wait before the next attempt; `None` ends the request.
+    ///
+    /// `tries` counts attempts so far, `server_errors` those that ended with status 500, and
+    /// `elapsed` is the time since the first attempt.
+    #[must_use]
+    pub fn next(
+        self,
+        failure: Failure,
+        tries: u32,
+        server_errors: u32,
+        elapsed: Duration,
+    ) -> Option<Duration> {
+        let backoff =
+            FIRST_BACKOFF.saturating_mul(1 << (tries.clamp(1, 7) - 1)).min(LONGEST_BACKOFF);
+        let wait = match (self, failure) {
+            (Self::Once, _) => return None,
+            (Self::Internal, Failure::NeverSent)
+            | (Self::InternalIdempotent | Self::Model, Failure::NeverSent | Failure::Broken) => {
+                backoff
+            }
+            (Self::Model, Failure::Status(status, retry_after)) => match status.as_u16() {
+                429 | 502 | 503 | 504 | 520 => retry_after.unwrap_or(backoff),
+                500 if server_errors < SERVER_ERROR_TRIES => backoff,
+                _ => return None,
+            },
+            _ => return None,
+        };
+        (elapsed + wait < self.budget()).then_some(wait)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REFUSED: Failure = Failure::NeverSent;
+
+    fn status(code: u16) -> Failure {
+        Failure::Status(StatusCode::from_u16(code).expect("a status"), None)
+    }
+
+    #[test]
+    fn internal_back_off_doubles_from_a_tenth_to_five_seconds_within_a_minute() {
+        let mut elapsed = Duration::ZERO;
+        let mut waits = Vec::new();
+        while let Some(wait) = Policy::Internal.next(REFUSED, waits.len() as u32 + 1, 0, elapsed) {
+            elapsed += wait;
+            waits.push(wait.as_millis());
+        }
+        assert_eq!(waits[..8], [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+        assert!(elapsed < Duration::from_secs(60), "{elapsed:?}");
+        assert!(elapsed > Duration::from_secs(50), "{elapsed:?}");
+    }
+
+    #[test]
+    fn a_request_with_effects_is_not_repeated_once_sent() {
+        let next = |policy: Policy, failure| policy.next(failure, 1, 0, Duration::ZERO);
+        assert!(next(Policy::Internal, REFUSED).is_some());
+        assert!(next(Policy::Internal, Failure::Broken).is_none());
+        assert!(next(Policy::Internal, status(503)).is_none());
+        assert!(next(Policy::InternalIdempotent, Failure::Broken).is_some());
+        assert!(next(Policy::Once, REFUSED).is_none());
+    }
+
+    #[test]
+    fn a_model_that_is_busy_is_asked_again_when_it_says_so() {
+        let wait = Duration::from_secs(7);
+        let busy = Failure::Status(StatusCode::TOO_MANY_REQUESTS, Some(wait));
+        assert_eq!(Policy::Model.next(busy, 1, 0, Duration::ZERO), Some(wait));
+        assert_eq!(Policy::Model.next(busy, 9, 0, Duration::from_secs(594)), None);
+        for code in [502, 503, 504, 520] {
+            assert!(Policy::Model.next(status(code), 5, 0, Duration::ZERO).is_some(), "{code}");
+        }
+        for code in [400, 401, 404, 501] {
+            assert!(Policy::Model.next(status(code), 1, 0, Duration::ZERO).is_none(), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_model_that_breaks_gets_three_tries() {
+        assert!(Policy::Model.next(status(500), 2, 2, Duration::ZERO).is_some());
+        assert!(Policy::Model.next(status(500), 3, 3, Duration::ZERO).is_none());
+    }
+}

@@ -1,0 +1,214 @@
+//! The CLIENT span of one logical request, and the trace context that it sends.
+
+use std::time::{Duration, Instant};
+
+use gym_telemetry::groups::HTTP_CLIENT;
+use gym_telemetry::semconv::{self, event, span as span_name, value};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use lens::{Span, SpanKind};
+
+use super::ClientConfig;
+use super::error::ClientError;
+use super::outgoing::{ClientReply, Timings};
+use crate::http::Carrier;
+use crate::instance::{Endpoint, EndpointKind};
+
+/// The span of one logical request; every attempt is an event of it.
+pub(super) struct CallSpan {
+    span: Span,
+    tries: u32,
+    pool_wait: Duration,
+    connect: Duration,
+    first_byte: Duration,
+    backoff: Duration,
+    finished: bool,
+}
+
+impl CallSpan {
+    /// Measures nothing.
+    pub(super) fn none() -> Self {
+        Self::around(Span::disabled())
+    }
+
+    pub(super) fn start(
+        context: &lens::Context,
+        method: &Method,
+        endpoint: &Endpoint,
+        path: &str,
+        enabled: bool,
+    ) -> Self {
+        if !enabled || !HTTP_CLIENT.is_enabled() {
+            return Self::none();
+        }
+        let name = match *method {
+            Method::POST => span_name::HTTP_POST.into(),
+            Method::GET => span_name::HTTP_GET.into(),
+            ref other => format!("{}{other}", span_name::HTTP_CLIENT_PREFIX).into(),
+        };
+        let name: std::borrow::Cow<'static, str> = name;
+        let mut span =
+            Span::build(&HTTP_CLIENT, name).kind(SpanKind::Client).parent(context).start();
+        if span.is_recording() {
+            span.set(semconv::HTTP_REQUEST_METHOD, method.as_str());
+            span.set(semconv::URL_FULL, url_without_query(endpoint, path));
+            span.set(semconv::SERVER_ADDRESS, endpoint.host());
+            span.set(semconv::SERVER_PORT, i64::from(endpoint.port()));
+            match endpoint.kind() {
+                EndpointKind::Gym => {
+                    span.set(semconv::HTTP_DESTINATION_SERVER_NAME, endpoint.name());
+                }
+                EndpointKind::Model => {
+                    span.set(semconv::HTTP_DESTINATION_KIND, value::destination::MODEL);
+                }
+                EndpointKind::External => {
+                    span.set(semconv::HTTP_DESTINATION_KIND, value::destination::EXTERNAL);
+                }
+            }
+        }
+        Self::around(span)
+    }
+
+    fn around(span: Span) -> Self {
+        Self {
+            span,
+            tries: 0,
+            pool_wait: Duration::ZERO,
+            connect: Duration::ZERO,
+            first_byte: Duration::ZERO,
+            backoff: Duration::ZERO,
+            finished: false,
+        }
+    }
+
+    /// Writes the context that the destination may see.
+    ///
+    /// Without a context of our own the headers of the request being served are passed on as
+    /// they came: a service whose telemetry is off does not break its callers' traces.
+    pub(super) fn propagate(
+        &self,
+        context: &lens::Context,
+        carrier: &Carrier,
+        endpoint: &Endpoint,
+        config: &ClientConfig,
+        headers: &mut HeaderMap,
+    ) {
+        let baggage = match endpoint.kind() {
+            EndpointKind::Gym => true,
+            EndpointKind::Model if config.propagate_to_models => false,
+            EndpointKind::External if config.propagate_to.iter().any(|h| h == endpoint.host()) => {
+                false
+            }
+            EndpointKind::Model | EndpointKind::External => return,
+        };
+        let mut injected = false;
+        let mut set = |name: &'static str, value: &str| {
+            let name = HeaderName::from_static(name);
+            if !baggage && name == crate::http::BAGGAGE {
+                return;
+            }
+            if let Ok(value) = HeaderValue::from_str(value) {
+                injected |= name == crate::http::TRACEPARENT;
+                headers.insert(name, value);
+            }
+        };
+        if self.span.context().is_valid() {
+            context.with_span(&self.span).inject(&mut set);
+        } else {
+            context.inject(&mut set);
+        }
+        if !injected {
+            carrier.copy_to(headers, baggage);
+        }
+    }
+
+    /// Notes one attempt.
+    pub(super) fn attempt(
+        &mut self,
+        number: u32,
+        started: Instant,
+        timings: &Timings,
+        backoff: Duration,
+        result: &Result<ClientReply, ClientError>,
+    ) {
+        if !self.span.is_recording() {
+            return;
+        }
+        self.tries = number;
+        self.pool_wait += timings.pool_wait;
+        self.connect += timings.connect;
+        self.first_byte += timings.first_byte;
+        self.backoff += backoff;
+        let started_nanos = lens::now_unix_nanos().saturating_sub(nanos(started.elapsed()));
+        let mut attributes: Vec<(&'static str, lens::Value)> = Vec::with_capacity(6);
+        attributes.push((semconv::HTTP_POOL_WAIT_NANOS, nanos(timings.pool_wait).into()));
+        attributes.push((semconv::HTTP_CONNECT_NANOS, nanos(timings.connect).into()));
+        attributes.push((semconv::HTTP_TIME_TO_FIRST_BYTE_NANOS, nanos(timings.first_byte).into()));
+        attributes.push((semconv::HTTP_BACKOFF_NANOS, nanos(backoff).into()));
+        match result {
+            Ok(reply) => attributes.push((
+                semconv::HTTP_RESPONSE_STATUS_CODE,
+                i64::from(reply.status.as_u16()).into(),
+            )),
+            Err(error) => {
+                attributes.push((semconv::HTTP_ATTEMPT_REASON, error.error_type().into()))
+            }
+        }
+        self.span.event_at(event::HTTP_ATTEMPT, started_nanos, &attributes);
+    }
+
+    /// Ends the span with the outcome of the whole request.
+    pub(super) fn finish(mut self, result: &Result<ClientReply, ClientError>) {
+        self.finished = true;
+        if !self.span.is_recording() {
+            return;
+        }
+        self.write_sums();
+        match result {
+            Ok(reply) => {
+                self.span.set(semconv::HTTP_RESPONSE_STATUS_CODE, i64::from(reply.status.as_u16()));
+                if reply.status.as_u16() >= 400 {
+                    self.span.set(semconv::ERROR_TYPE, reply.status.as_u16().to_string());
+                    self.span.set_error("");
+                }
+            }
+            Err(error) => {
+                self.span.set(semconv::ERROR_TYPE, error.error_type());
+                self.span.set_error(error.full_message());
+            }
+        }
+    }
+
+    fn write_sums(&mut self) {
+        self.span.set(semconv::HTTP_POOL_WAIT_NANOS, nanos(self.pool_wait));
+        self.span.set(semconv::HTTP_CONNECT_NANOS, nanos(self.connect));
+        self.span.set(semconv::HTTP_TIME_TO_FIRST_BYTE_NANOS, nanos(self.first_byte));
+        self.span.set(semconv::HTTP_BACKOFF_NANOS, nanos(self.backoff));
+        if self.tries > 1 {
+            self.span.set(semconv::HTTP_REQUEST_RESEND_COUNT, i64::from(self.tries - 1));
+        }
+    }
+}
+
+impl Drop for CallSpan {
+    fn drop(&mut self) {
+        if !self.finished && self.span.is_recording() {
+            self.write_sums();
+            self.span.set(semconv::CANCELLED, true);
+        }
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn url_without_query(endpoint: &Endpoint, path: &str) -> String {
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let scheme = if endpoint.tls() { "https" } else { "http" };
+    let mut url = String::with_capacity(16 + endpoint.authority().len() + path.len());
+    url.push_str(scheme);
+    url.push_str("://");
+    url.push_str(endpoint.authority());
+    url.push_str(path);
+    url
+}

@@ -1,0 +1,189 @@
+//! One request as its handler sees it.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::client::{Client, Outgoing};
+use crate::instance::Endpoint;
+use crate::rollout::RolloutId;
+use crate::session::{CookieJar, SessionId};
+
+/// W3C trace context, parent.
+pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+/// W3C trace context, vendors' state.
+pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+/// W3C baggage.
+pub const BAGGAGE: HeaderName = HeaderName::from_static("baggage");
+
+/// Trace headers of a request, passed on as they came when this process makes no trace context
+/// of its own.
+#[derive(Clone, Debug, Default)]
+pub struct Carrier {
+    traceparent: Option<HeaderValue>,
+    tracestate: Option<HeaderValue>,
+    baggage: Option<HeaderValue>,
+}
+
+impl Carrier {
+    /// Takes the trace headers of a request.
+    #[must_use]
+    pub fn from_headers(headers: &HeaderMap) -> Self {
+        Self {
+            traceparent: headers.get(TRACEPARENT).cloned(),
+            tracestate: headers.get(TRACESTATE).cloned(),
+            baggage: headers.get(BAGGAGE).cloned(),
+        }
+    }
+
+    pub(crate) fn copy_to(&self, headers: &mut HeaderMap, with_baggage: bool) {
+        if let Some(value) = &self.traceparent {
+            headers.insert(TRACEPARENT, value.clone());
+            if let Some(value) = &self.tracestate {
+                headers.insert(TRACESTATE, value.clone());
+            }
+        }
+        if let Some(value) = self.baggage.as_ref().filter(|_| with_baggage)
+            && !headers.contains_key(BAGGAGE)
+        {
+            headers.insert(BAGGAGE, value.clone());
+        }
+    }
+}
+
+/// One request. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Call(Arc<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    client: Client,
+    session: SessionId,
+    path: String,
+    prefix_len: usize,
+    rollout: OnceLock<RolloutId>,
+    headers: HeaderMap,
+    carrier: Carrier,
+    cookies: OnceLock<CookieJar>,
+    reply_cookies: Mutex<CookieJar>,
+    server_attributes: Mutex<Vec<(&'static str, lens::Value)>>,
+}
+
+impl Call {
+    pub(crate) fn new(
+        client: Client,
+        session: SessionId,
+        path: String,
+        prefix_len: usize,
+        rollout: Option<RolloutId>,
+        headers: HeaderMap,
+    ) -> Self {
+        let carrier = Carrier::from_headers(&headers);
+        Self(Arc::new(Parts {
+            client,
+            session,
+            path,
+            prefix_len,
+            rollout: rollout.map(OnceLock::from).unwrap_or_default(),
+            headers,
+            carrier,
+            cookies: OnceLock::new(),
+            reply_cookies: Mutex::default(),
+            server_attributes: Mutex::default(),
+        }))
+    }
+
+    /// A request that came from nowhere, for work that serves no request and for tests.
+    #[must_use]
+    pub fn detached(client: Client) -> Self {
+        Self::new(client, SessionId::random(), "/".to_owned(), 0, None, HeaderMap::new())
+    }
+
+    /// Identity of the caller's session; new when it sent none.
+    #[must_use]
+    pub fn session_id(&self) -> &str {
+        self.0.session.as_str()
+    }
+
+    /// Cookies that the caller sent.
+    #[must_use]
+    pub fn cookies(&self) -> &CookieJar {
+        self.0.cookies.get_or_init(|| CookieJar::from_request(&self.0.headers))
+    }
+
+    /// Path as routing saw it, without a rollout prefix.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.0.path[self.0.prefix_len..]
+    }
+
+    /// `/ng-rollout/<id>…` as it came, when the path had one.
+    #[must_use]
+    pub fn prefix(&self) -> Option<&str> {
+        (self.0.prefix_len > 0).then(|| &self.0.path[..self.0.prefix_len])
+    }
+
+    /// The rollout that the request belongs to, where it is known.
+    #[must_use]
+    pub fn rollout(&self) -> Option<&RolloutId> {
+        self.0.rollout.get()
+    }
+
+    pub(crate) fn set_rollout(&self, id: RolloutId) {
+        // A rollout that is known from path or baggage stays.
+        let _ = self.0.rollout.set(id);
+    }
+
+    /// A header of the request.
+    #[must_use]
+    pub fn header(&self, name: &HeaderName) -> Option<&str> {
+        self.0.headers.get(name)?.to_str().ok()
+    }
+
+    /// Headers of the request.
+    #[must_use]
+    pub fn headers(&self) -> &HeaderMap {
+        &self.0.headers
+    }
+
+    /// Adds a cookie to the reply.
+    pub fn set_cookie(&self, name: &str, value: &str) {
+        let mut cookies = self.0.reply_cookies.lock().unwrap_or_else(PoisonError::into_inner);
+        cookies.insert(name, value);
+    }
+
+    pub(crate) fn take_reply_cookies(&self) -> CookieJar {
+        std::mem::take(&mut *self.0.reply_cookies.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Adds an attribute to the SERVER span of this request.
+    pub fn set_server_attribute(&self, key: &'static str, value: impl Into<lens::Value>) {
+        self.0
+            .server_attributes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((key, value.into()));
+    }
+
+    pub(crate) fn take_server_attributes(&self) -> Vec<(&'static str, lens::Value)> {
+        std::mem::take(
+            &mut *self.0.server_attributes.lock().unwrap_or_else(PoisonError::into_inner),
+        )
+    }
+
+    /// The client of the shard that serves this request.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    /// A POST request on behalf of this one: it continues its trace.
+    pub fn post(&self, endpoint: &Endpoint, path: &str) -> Outgoing {
+        self.0.client.forwarding(self.0.carrier.clone(), self.0.client.post(endpoint, path))
+    }
+
+    /// A GET request on behalf of this one.
+    pub fn get(&self, endpoint: &Endpoint, path: &str) -> Outgoing {
+        self.0.client.forwarding(self.0.carrier.clone(), self.0.client.get(endpoint, path))
+    }
+}

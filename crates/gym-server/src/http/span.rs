@@ -1,0 +1,161 @@
+//! The SERVER span and the duration metric of one request.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use gym_telemetry::groups::SERVER;
+use gym_telemetry::semconv;
+use http::{HeaderMap, Method, StatusCode, header};
+use lens::{Context, Span, SpanKind};
+
+use super::router::{Lookup, Service};
+use super::server::Peer;
+use crate::rollout::RolloutId;
+
+/// One request being served. Dropped before its reply was handed over, it is cancelled.
+pub(crate) struct RequestSpan {
+    span: Span,
+    service: Arc<Service>,
+    method: Method,
+    path: String,
+    status: Option<StatusCode>,
+    started: Instant,
+    done: bool,
+}
+
+impl RequestSpan {
+    /// Starts the span below the context that the request carries.
+    pub(crate) fn start(
+        service: &Arc<Service>,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+        peer: &Peer,
+        parent: &Context,
+    ) -> Self {
+        let span = if SERVER.is_enabled() && !is_health_check(method, path) {
+            start_span(service, method, path, headers, peer, parent)
+        } else {
+            Span::disabled()
+        };
+        Self {
+            span,
+            service: Arc::clone(service),
+            method: method.clone(),
+            path: path.to_owned(),
+            status: None,
+            started: Instant::now(),
+            done: false,
+        }
+    }
+
+    /// The context that the handler runs in.
+    pub(crate) fn context(&self, parent: &Context) -> Context {
+        if self.span.context().is_valid() { parent.with_span(&self.span) } else { parent.clone() }
+    }
+
+    pub(crate) fn set_rollout(&mut self, rollout: &RolloutId) {
+        if self.span.is_recording() {
+            self.span.set(semconv::ROLLOUT_ID, rollout.as_str());
+        }
+    }
+
+    pub(crate) fn set(&mut self, key: &'static str, value: lens::Value) {
+        self.span.set(key, value);
+    }
+
+    /// Notes the status of the reply; `error_type` names a failure of the handler.
+    pub(crate) fn answered(&mut self, status: StatusCode, error_type: Option<String>) {
+        self.status = Some(status);
+        if !self.span.is_recording() {
+            return;
+        }
+        self.span.set(semconv::HTTP_RESPONSE_STATUS_CODE, i64::from(status.as_u16()));
+        if status.is_server_error() {
+            let error_type = error_type.unwrap_or_else(|| status.as_u16().to_string());
+            self.span.set(semconv::ERROR_TYPE, error_type);
+            self.span.set_error("");
+        }
+    }
+
+    /// Ends the span: the last byte of the reply was handed over.
+    pub(crate) fn complete(mut self) {
+        self.done = true;
+    }
+}
+
+impl Drop for RequestSpan {
+    fn drop(&mut self) {
+        if !self.done && self.span.is_recording() {
+            self.span.set(semconv::CANCELLED, true);
+        }
+        let status = self.status.map_or(499, |status| status.as_u16());
+        if !is_health_check(&self.method, &self.path)
+            && let Lookup::Found(route) = self.service.find(&self.method, &self.path)
+        {
+            route.record(status, self.started.elapsed().as_secs_f64());
+        }
+    }
+}
+
+/// Health checks make no spans and no metric: they would drown the rollouts.
+fn is_health_check(method: &Method, path: &str) -> bool {
+    method == Method::GET && path == "/"
+}
+
+fn start_span(
+    service: &Service,
+    method: &Method,
+    path: &str,
+    headers: &HeaderMap,
+    peer: &Peer,
+    parent: &Context,
+) -> Span {
+    let route = match service.find(method, path) {
+        Lookup::Found(route) => Some(route),
+        Lookup::WrongMethod | Lookup::Unknown => None,
+    };
+    let name: std::borrow::Cow<'static, str> = match route {
+        Some(route) => route.span_name.into(),
+        None => known_method(method).into(),
+    };
+    let mut span = Span::build(&SERVER, name).kind(SpanKind::Server).parent(parent).start();
+    if !span.is_recording() {
+        return span;
+    }
+    span.set(semconv::HTTP_REQUEST_METHOD, known_method(method));
+    if let Some(route) = route {
+        span.set(semconv::HTTP_ROUTE, route.template);
+    }
+    span.set(semconv::URL_PATH, path);
+    span.set(semconv::URL_SCHEME, "http");
+    span.set(semconv::NETWORK_PROTOCOL_VERSION, "1.1");
+    if let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) {
+        let (address, port) = match host.rsplit_once(':') {
+            Some((address, port)) => (address, port.parse::<i64>().ok()),
+            None => (host, None),
+        };
+        span.set(semconv::SERVER_ADDRESS, address);
+        if let Some(port) = port {
+            span.set(semconv::SERVER_PORT, port);
+        }
+    }
+    span.set(semconv::CLIENT_ADDRESS, peer.address.clone());
+    span
+}
+
+/// The method, or what the conventions put in place of one that is not known.
+fn known_method(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "DELETE" => "DELETE",
+        "HEAD" => "HEAD",
+        "OPTIONS" => "OPTIONS",
+        "PATCH" => "PATCH",
+        "TRACE" => "TRACE",
+        "CONNECT" => "CONNECT",
+        _ => "HTTP",
+    }
+}

@@ -1,0 +1,223 @@
+//! The main function of a server process.
+//!
+//! The configuration comes from two variables of the environment; the process ends on SIGTERM,
+//! on SIGINT, and when the pipe that its supervisor holds is closed, so that nothing is left
+//! behind by a supervisor that was killed. Telemetry goes to stdout, everything else to stderr.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use gym_telemetry::groups::STARTUP;
+use gym_telemetry::{env_vars, metrics, semconv};
+use lens::Span;
+use tokio::net::unix::pipe;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::agent::{self, AgentServer};
+use crate::client::{ClientConfig, PoolLimits};
+use crate::config::GlobalConfig;
+use crate::http::{ServeOptions, Server, Service};
+use crate::instance::InstanceConfig;
+use crate::model::server::{self as model, ModelServer};
+use crate::resources::{self, FromInstance, ResourcesServer};
+
+/// Exit code of a server that found its port taken.
+pub const EXIT_PORT_TAKEN: u8 = 98;
+const EXIT_CONFIG: u8 = 2;
+const DESCRIPTORS_WANTED: u64 = 65_535;
+const FLUSH_MILLIS: u64 = 5000;
+
+/// Runs a resources server as this process.
+#[must_use]
+pub fn serve_resources<S: ResourcesServer + FromInstance>() -> ExitCode {
+    serve(|instance| Ok(resources::service(S::from_instance(instance)?, instance)))
+}
+
+/// Runs a model server as this process.
+#[must_use]
+pub fn serve_model<S: ModelServer + FromInstance>() -> ExitCode {
+    serve(|instance| Ok(model::service(S::from_instance(instance)?, instance)))
+}
+
+/// Runs an agent as this process.
+#[must_use]
+pub fn serve_agent<S: AgentServer + FromInstance>() -> ExitCode {
+    serve(|instance| Ok(agent::service(S::from_instance(instance)?, instance)))
+}
+
+/// Why a process cannot become the server it was asked to be.
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+fn serve(make: impl FnOnce(&InstanceConfig) -> Result<Service, Cause>) -> ExitCode {
+    match instance_from_env() {
+        Ok(instance) => run_instance(instance, make),
+        Err(error) => fail("the configuration of this server cannot be read", &*error),
+    }
+}
+
+/// The instance that the environment names.
+///
+/// # Errors
+///
+/// When a variable is missing or the configuration in it is not valid.
+pub fn instance_from_env() -> Result<InstanceConfig, Cause> {
+    let variable = |name: &'static str| {
+        std::env::var(name).map_err(|_| {
+            Cause::from(format!("{name} is not set: servers are started by `gym env start`"))
+        })
+    };
+    let path = variable(env_vars::GYM_CONFIG_PATH)?;
+    let text = match std::env::var(env_vars::GYM_CONFIG_DICT_FILE) {
+        Ok(file) if !file.is_empty() => std::fs::read_to_string(&file)
+            .map_err(|error| Cause::from(format!("failed to read {file:?}: {error}")))?,
+        _ => variable(env_vars::GYM_CONFIG_DICT)?,
+    };
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    Ok(GlobalConfig::from_child_env(&text, &path, &environment)?)
+}
+
+/// Runs one instance as this process, until it is told to end.
+#[must_use]
+pub fn run_instance(
+    instance: InstanceConfig,
+    make: impl FnOnce(&InstanceConfig) -> Result<Service, Cause>,
+) -> ExitCode {
+    let started = Instant::now();
+    gym_telemetry::init_telemetry(Some(&instance.name), Some(instance.server_type.as_str()), &[]);
+    let code = run(&instance, make, started);
+    gym_telemetry::shutdown_telemetry(FLUSH_MILLIS);
+    code
+}
+
+fn run(
+    instance: &InstanceConfig,
+    make: impl FnOnce(&InstanceConfig) -> Result<Service, Cause>,
+    started: Instant,
+) -> ExitCode {
+    let parent = lens::Context::from_env(|name| std::env::var(name).ok());
+    let mut startup = Span::build(&STARTUP, semconv::span::SERVER_STARTUP).parent(&parent).start();
+    startup.set(semconv::SERVER_NAME, instance.name.clone());
+    startup.set(semconv::SERVER_TYPE, instance.server_type.as_str());
+    raise_descriptor_limit();
+    let service = match make(instance) {
+        Ok(service) => Arc::new(service),
+        Err(error) => return fail(&format!("{} cannot be set up", instance.name), &*error),
+    };
+    let server = match Server::bind(&instance.host, instance.port) {
+        Ok(server) => server,
+        Err(error) => {
+            let taken = error.port_is_taken();
+            let code = fail(&format!("{} cannot start", instance.name), &error);
+            return if taken { ExitCode::from(EXIT_PORT_TAKEN) } else { code };
+        }
+    };
+    let (stop, stopped) = watch::channel(false);
+    let watcher =
+        std::thread::Builder::new().name("end-of-life".to_owned()).spawn(move || await_end(&stop));
+    if let Err(error) = watcher {
+        return fail(&format!("{} cannot start", instance.name), &error);
+    }
+    startup.end();
+    metrics::SERVER_STARTUP_DURATION.record(
+        started.elapsed().as_secs_f64() * 1e3,
+        &[
+            (semconv::SERVER_NAME, instance.name.clone().into()),
+            (semconv::SERVER_TYPE, instance.server_type.as_str().into()),
+        ],
+    );
+    match server.serve(service, &options(instance), stopped) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&format!("{} stopped", instance.name), &error),
+    }
+}
+
+fn options(instance: &InstanceConfig) -> ServeOptions {
+    let workers = instance.workers.max(1);
+    ServeOptions {
+        workers,
+        client: client_config(&instance.global, workers),
+        ..ServeOptions::default()
+    }
+}
+
+/// How clients of a process with this merged config behave, each in one of `workers` shards.
+#[must_use]
+pub fn client_config(global: &serde_json::Value, workers: usize) -> ClientConfig {
+    let settings = gym_telemetry::settings();
+    ClientConfig {
+        limits: PoolLimits::from_global(global).divided_by(workers),
+        propagate_to_models: settings.propagate_to_models.value,
+        propagate_to: settings.propagate_to.value,
+        client_spans: settings.instrument_aiohttp.value,
+    }
+}
+
+/// Lets the process hold as many sockets as the reference does; a refusal is no failure.
+pub fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(DESCRIPTORS_WANTED, |max| max.min(DESCRIPTORS_WANTED));
+    if limit.current.is_some_and(|current| current < wanted) {
+        limit.current = Some(wanted);
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+}
+
+/// Waits for a signal or for the end of the supervisor, then says so.
+fn await_end(stop: &watch::Sender<bool>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    if let Ok(runtime) = runtime {
+        runtime.block_on(async {
+            let (Ok(mut terminate), Ok(mut interrupt)) =
+                (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+            else {
+                return;
+            };
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+                () = supervisor_gone() => {}
+            }
+        });
+    }
+    stop.send_replace(true);
+}
+
+/// Resolves when the supervisor's end of the life pipe, our stdin, is closed.
+async fn supervisor_gone() {
+    let is_life_pipe = std::env::var(env_vars::GYM_LIFE_PIPE_FD).is_ok_and(|fd| fd == "0");
+    let stdin = is_life_pipe
+        .then(|| rustix::io::dup(std::io::stdin()).ok())
+        .flatten()
+        .and_then(|stdin| pipe::Receiver::from_owned_fd(stdin).ok());
+    let Some(receiver) = stdin else { return std::future::pending().await };
+    let mut buffer = [0; 64];
+    loop {
+        if receiver.readable().await.is_err() {
+            return;
+        }
+        match receiver.try_read(&mut buffer) {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn fail(what: &str, error: &(dyn std::error::Error + 'static)) -> ExitCode {
+    let mut text = format!("error: {what}\n");
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        text.push_str(&format!("  caused by: {error}\n"));
+        cause = error.source();
+    }
+    // Nobody is left to tell when stderr is gone.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+    ExitCode::from(EXIT_CONFIG)
+}
