@@ -13,6 +13,7 @@ pub mod config;
 pub mod http;
 pub mod instance;
 pub mod model;
+pub mod program;
 pub mod resources;
 pub mod rollout;
 pub mod session;
