@@ -15,7 +15,7 @@ use std::{collections::BTreeSet, fmt};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
 
-use crate::secret::Secret;
+use crate::secret::{Secret, SecretUrl};
 
 /// The key of the block in a merged config.
 pub const TELEMETRY_KEY_NAME: &str = "telemetry";
@@ -185,7 +185,7 @@ pub struct TelemetryConfig {
     /// CLIENT spans; `traceparent` is sent either way. Alias `instrument_http_client`.
     pub instrument_aiohttp: bool,
     /// Base URL of the collector.
-    pub otlp_endpoint: Option<String>,
+    pub otlp_endpoint: Option<SecretUrl>,
     /// How OTLP is carried.
     pub otlp_protocol: Option<Protocol>,
     /// `name=value,…` sent with every export.

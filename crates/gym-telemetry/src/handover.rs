@@ -14,7 +14,7 @@ use crate::{
     origin::{Origin, Sourced},
     resolve::{Resolved, SignalSettings},
     run_id::RunId,
-    secret::{MASK, is_secret_key},
+    secret::{MASK, is_secret_key, masked_url},
 };
 
 /// Environment variables for a child.
@@ -28,8 +28,9 @@ pub struct ChildEnv {
 }
 
 impl ChildEnv {
-    /// What a child needs to decide like `resolved`, given that it inherits `env`.
-    pub fn new(resolved: &Resolved, env: &BTreeMap<String, String>, run_id: &RunId) -> ChildEnv {
+    /// What a child needs to decide like `resolved`, given that it inherits `env`; `generated` is
+    /// its run id when nobody gave one.
+    pub fn new(resolved: &Resolved, env: &BTreeMap<String, String>, generated: &RunId) -> ChildEnv {
         let mut out = HandOver(BTreeMap::new());
         out.put(env_vars::ENABLED, &resolved.enabled, |on| flag(*on));
         out.put(env_vars::OTEL_SERVICE_NAME, &resolved.service_name, String::clone);
@@ -73,7 +74,8 @@ impl ChildEnv {
         out.put(env_vars::GPU_SAMPLE_INTERVAL_S, &resolved.gpu_sample_interval_s, f64::to_string);
         out.otlp(resolved);
         if matches!(resolved.run_id.origin, Origin::Block | Origin::Generated) {
-            out.0.insert(env_vars::RUN_ID, run_id.to_string());
+            let id = resolved.run_id.value.as_ref().unwrap_or(generated);
+            out.0.insert(env_vars::RUN_ID, id.to_string());
         }
         let is_set = |name: &str| env.get(name).is_some_and(|value| !value.trim().is_empty());
         ChildEnv {
@@ -145,10 +147,11 @@ impl ChildEnv {
 
 impl fmt::Debug for ChildEnv {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = self
-            .variables
-            .iter()
-            .map(|(name, value)| (*name, if is_secret_key(name) { MASK } else { value.as_str() }));
+        let shown = self.variables.iter().map(|(name, value)| match *name {
+            env_vars::OTEL_EXPORTER_OTLP_ENDPOINT => (*name, masked_url(value)),
+            name if is_secret_key(name) => (name, MASK.to_owned()),
+            name => (name, value.clone()),
+        });
         f.debug_map().entries(shown).finish()
     }
 }
@@ -192,7 +195,7 @@ impl HandOver {
     fn otlp(&mut self, resolved: &Resolved) {
         let otlp = &resolved.otlp;
         self.put(env_vars::OTEL_EXPORTER_OTLP_ENDPOINT, &otlp.base_endpoint, |url| {
-            url.clone().unwrap_or_default()
+            url.as_ref().map(|url| url.expose().to_owned()).unwrap_or_default()
         });
         // The block speaks for all signals: the first one that it decided says what it holds.
         for signal in [&otlp.traces, &otlp.metrics, &otlp.logs] {

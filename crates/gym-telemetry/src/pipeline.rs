@@ -135,7 +135,7 @@ fn exporter(resolved: &Resolved, signal: &SignalSettings) -> ExporterKind {
 
 fn otlp(signal: &OtlpSignal) -> OtlpSettings {
     OtlpSettings {
-        endpoint: signal.endpoint.value.clone(),
+        endpoint: signal.endpoint.value.expose().to_owned(),
         protocol: lens_protocol(signal.protocol.value),
         headers: signal
             .headers

@@ -45,6 +45,51 @@ impl Serialize for Secret {
     }
 }
 
+/// A URL that may carry credentials: shown without them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretUrl(String);
+
+impl SecretUrl {
+    /// Wraps a URL.
+    pub fn new(url: impl Into<String>) -> SecretUrl {
+        SecretUrl(url.into())
+    }
+
+    /// The URL itself, for whoever connects to it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// The URL as somebody else may have it: no credentials before the host, no query.
+    pub fn without_credentials(&self) -> String {
+        let base = self.0.split('?').next().unwrap_or_default();
+        let (scheme, rest) = base.split_once("://").unwrap_or(("", base));
+        let authority_len = rest.find('/').unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(authority_len);
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        let separator = if scheme.is_empty() { "" } else { "://" };
+        format!("{scheme}{separator}{host}{path}")
+    }
+}
+
+impl fmt::Debug for SecretUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&masked_url(&self.0), f)
+    }
+}
+
+impl fmt::Display for SecretUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&masked_url(&self.0))
+    }
+}
+
+impl Serialize for SecretUrl {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&masked_url(&self.0))
+    }
+}
+
 /// Whether a value under this key must not be shown.
 pub fn is_secret_key(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
@@ -116,6 +161,12 @@ mod tests {
         assert_eq!(masked_url("https://u:p@h:4317/x"), "https://****@h:4317/x");
         assert_eq!(masked_url("http://h/x?api_key=1"), "http://h/x?****");
         assert_eq!(masked_url("u:p@h:4317"), "****@h:4317");
+        let url = SecretUrl::new("https://u:p@h:4317/x?k=1");
+        assert_eq!(url.without_credentials(), "https://h:4317/x");
+        assert_eq!(
+            format!("{url} {url:?}"),
+            "https://****@h:4317/x?**** \"https://****@h:4317/x?****\""
+        );
         assert_eq!(masked_url("http://localhost:4317"), "http://localhost:4317");
     }
 

@@ -9,7 +9,7 @@ use super::{
     TelemetryConfigError, parse_bool,
 };
 use crate::{
-    secret::{MASK, Secret, is_secret_key},
+    secret::{MASK, Secret, SecretUrl, is_secret_key},
     suggest::closest,
 };
 
@@ -53,7 +53,7 @@ impl TelemetryConfig {
                 block.written.insert(ALIAS.1);
             }
         }
-        block.optional("otlp_endpoint", "a URL", |text| Some(text.to_owned()), {
+        block.optional("otlp_endpoint", "a URL", |text| Some(SecretUrl::new(text)), {
             &mut config.otlp_endpoint
         })?;
         block.optional("otlp_protocol", Protocol::EXPECTED, Protocol::parse, {
@@ -97,6 +97,7 @@ impl TelemetryConfig {
             }
         }
         config.warnings.extend(block.unknown());
+        block.written.remove("memory_profiling");
         config.written.extend(block.written);
         Ok(config)
     }

@@ -112,12 +112,19 @@ impl<'a> Layers<'a> {
             let Some(text) = self.variable(name) else { continue };
             match parse(text) {
                 Some(value) => return Sourced::new(value, Origin::Variable(name)),
-                None => self.ignored.push(fault(name, text, expected)),
+                None => self.ignore(fault(name, text, expected)),
             }
         }
         match block {
             Some(value) => Sourced::new(value, Origin::Block),
             None => Sourced::new(default, Origin::Default),
+        }
+    }
+
+    /// Notes a standard variable once, however many signals read it.
+    fn ignore(&mut self, fault: Fault) {
+        if !self.ignored.contains(&fault) {
+            self.ignored.push(fault);
         }
     }
 
@@ -142,7 +149,7 @@ impl<'a> Layers<'a> {
             };
         }
         let Some(named) = Exporter::parse(text) else {
-            self.ignored.push(fault(exporter_variable, text, "`otlp`, `console` or `none`"));
+            self.ignore(fault(exporter_variable, text, "`otlp`, `console` or `none`"));
             return SignalSettings { enabled, exporter: exporter.clone() };
         };
         let exporter = match exporter.origin {

@@ -5,7 +5,7 @@ use crate::{
     config::{BOOL_EXPECTED, Protocol, parse_bool},
     env_vars::{self, per_signal},
     origin::{Origin, Sourced},
-    secret::Secret,
+    secret::{Secret, SecretUrl},
 };
 
 /// A kind of telemetry.
@@ -43,7 +43,7 @@ pub struct Otlp {
     /// Log records.
     pub logs: OtlpSignal,
     /// The base that was given for all signals, without the default.
-    pub base_endpoint: Sourced<Option<String>>,
+    pub base_endpoint: Sourced<Option<SecretUrl>>,
 }
 
 impl Otlp {
@@ -61,7 +61,7 @@ impl Otlp {
 #[derive(Clone, Debug, PartialEq)]
 pub struct OtlpSignal {
     /// The URL that is posted to, or the gRPC target.
-    pub endpoint: Sourced<String>,
+    pub endpoint: Sourced<SecretUrl>,
     /// How it is carried.
     pub protocol: Sourced<Protocol>,
     /// `name=value,…`.
@@ -86,7 +86,7 @@ pub(super) fn resolve(at: &mut Layers<'_>) -> Otlp {
     let block = at.block();
     let base_endpoint = at.standard(
         &[env_vars::OTEL_EXPORTER_OTLP_ENDPOINT],
-        |text| Some(Some(text.trim().to_owned())),
+        |text| Some(Some(SecretUrl::new(text.trim()))),
         "a URL",
         block.otlp_endpoint.clone().map(Some),
         None,
@@ -99,7 +99,7 @@ pub(super) fn resolve(at: &mut Layers<'_>) -> Otlp {
     }
 }
 
-fn signal(at: &mut Layers<'_>, signal: Signal, base: &Sourced<Option<String>>) -> OtlpSignal {
+fn signal(at: &mut Layers<'_>, signal: Signal, base: &Sourced<Option<SecretUrl>>) -> OtlpSignal {
     let nth = signal as usize;
     let block = at.block();
     let protocol = at.standard(
@@ -119,14 +119,15 @@ fn signal(at: &mut Layers<'_>, signal: Signal, base: &Sourced<Option<String>>) -
     let own = per_signal::ENDPOINT[nth];
     let carried = lens_protocol(protocol.value);
     let under = |base: &str| lens::config::signal_url(base, carried, lens_signal(signal));
-    let mut endpoint = match (at.variable(own), &base.value) {
+    let endpoint = match (at.variable(own), &base.value) {
         (Some(url), _) => Sourced::new(url.trim().to_owned(), Origin::Variable(own)),
-        (None, Some(url)) => Sourced::new(under(url), base.origin),
+        (None, Some(url)) => Sourced::new(under(url.expose()), base.origin),
         (None, None) => {
             Sourced::new(under(lens::config::default_endpoint(carried)), Origin::Default)
         }
     };
-    endpoint.value = with_scheme(endpoint.value, insecure.value);
+    let endpoint =
+        Sourced::new(SecretUrl::new(with_scheme(endpoint.value, insecure.value)), endpoint.origin);
     OtlpSignal {
         endpoint,
         protocol,

@@ -7,7 +7,7 @@ use crate::{
     env_vars::{self, per_signal},
     groups,
     origin::{Origin, Sourced},
-    secret::{MASK, masked_headers, masked_pairs, masked_url},
+    secret::{masked_headers, masked_pairs},
 };
 
 /// One setting, fit to be shown: secrets are masked.
@@ -226,7 +226,7 @@ impl Resolved {
         put("propagate_to_models", json!(self.propagate_to_models.value));
         put("propagate_to", json!(self.propagate_to.value));
         if let Some(endpoint) = &self.otlp.base_endpoint.value {
-            put("otlp_endpoint", json!(masked_url(endpoint).replace(&format!("{MASK}@"), "")));
+            put("otlp_endpoint", json!(endpoint.without_credentials()));
         }
         if self.otlp.traces.protocol.origin != Origin::Default {
             put("otlp_protocol", json!(self.otlp.traces.protocol.value));
@@ -241,12 +241,7 @@ impl Resolved {
 fn otlp_rows(table: &mut Table, signal: Signal, otlp: &OtlpSignal) {
     let nth = signal as usize;
     let name = |setting: &str| format!("{}.{setting}", signal.as_str());
-    table.0.push(Row::new(
-        name("otlp_endpoint"),
-        per_signal::ENDPOINT[nth],
-        masked_url(&otlp.endpoint),
-        otlp.endpoint.origin,
-    ));
+    table.push(&name("otlp_endpoint"), per_signal::ENDPOINT[nth], &otlp.endpoint);
     table.push(&name("otlp_protocol"), per_signal::PROTOCOL[nth], &otlp.protocol);
     table.0.push(Row::new(
         name("otlp_headers"),
