@@ -24,11 +24,11 @@ mod tree;
 
 pub use json::{list_document, show_document};
 pub use list::list_table;
-pub use read::{Reading, read};
+pub use read::{Reading, counted, read};
 pub use rollout::{Section, Traces};
 pub use select::{Choice, choose, nothing_found};
 pub use summary::{summarise, summary_table};
-pub use text::Canvas;
+pub use text::{Canvas, duration_text};
 pub use timeline::timeline;
 
 #[cfg(test)]

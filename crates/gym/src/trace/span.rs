@@ -157,9 +157,9 @@ impl Resource {
             _ => None,
         };
         let process_key = [
-            foreign::HOST_NAME,
+            lens::semconv::HOST_NAME,
             semconv::PROCESS_PID,
-            foreign::SERVICE_INSTANCE_ID,
+            lens::semconv::SERVICE_INSTANCE_ID,
             semconv::SERVICE_NAME,
         ]
         .map(|key| text(key).unwrap_or_default())
@@ -289,7 +289,7 @@ impl Facts {
         let wanted = [
             semconv::ROLLOUT_ID,
             foreign::ASGI_EVENT_TYPE,
-            foreign::SPAN_TRUNCATED,
+            lens::semconv::TRUNCATED,
             foreign::ROLLOUT_PATH_PREFIX,
         ];
         if !wanted.iter().any(|key| attributes.contains(key)) {
@@ -297,7 +297,7 @@ impl Facts {
         }
         let Ok(map) = serde_json::from_str::<Map<String, Value>>(attributes) else { return facts };
         facts.is_asgi_event = map.contains_key(foreign::ASGI_EVENT_TYPE);
-        facts.is_truncated = map.get(foreign::SPAN_TRUNCATED) == Some(&Value::Bool(true));
+        facts.is_truncated = map.get(lens::semconv::TRUNCATED) == Some(&Value::Bool(true));
         facts.target = map.get(foreign::LEGACY_HTTP_TARGET).map(scalar_text);
         facts.rollout_id = map.get(semconv::ROLLOUT_ID).map(scalar_text).or_else(|| {
             let path = [semconv::URL_PATH, semconv::URL_FULL, foreign::LEGACY_HTTP_TARGET]

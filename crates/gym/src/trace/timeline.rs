@@ -230,8 +230,9 @@ fn failure(span: &Span, attributes: &Map<String, Value>, status: Option<u64>) ->
     let status = status.map(|code| code.to_string());
     let exception = || {
         span.events().into_iter().rev().find_map(|event| {
-            (event.get("name")?.as_str()? == foreign::EXCEPTION_EVENT)
-                .then(|| event.get("attributes")?.get(foreign::EXCEPTION_TYPE).map(scalar_text))?
+            (event.get("name")?.as_str()? == lens::semconv::EXCEPTION_EVENT).then(|| {
+                event.get("attributes")?.get(lens::semconv::EXCEPTION_TYPE).map(scalar_text)
+            })?
         })
     };
     let error_type = attributes.get(semconv::ERROR_TYPE).map(scalar_text).or_else(exception);
