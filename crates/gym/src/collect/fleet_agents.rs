@@ -1,0 +1,64 @@
+//! The agents of a fleet, over HTTP.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use gym_server::client::{Client, ClientError, Policy};
+use gym_server::instance::Endpoint;
+
+use super::dispatch::{AgentReply, Dispatch, DispatchError, class};
+
+/// The agents of a fleet.
+#[derive(Debug)]
+pub struct FleetAgents {
+    client: Client,
+    endpoints: BTreeMap<String, Endpoint>,
+}
+
+impl FleetAgents {
+    /// Agents by instance name.
+    pub fn new(client: Client, endpoints: BTreeMap<String, Endpoint>) -> FleetAgents {
+        FleetAgents { client, endpoints }
+    }
+
+    fn endpoint(&self, agent: &str) -> Result<&Endpoint, DispatchError> {
+        self.endpoints.get(agent).ok_or_else(|| DispatchError {
+            class: class::TRANSPORT_ERROR,
+            error_type: class::TRANSPORT_ERROR.to_owned(),
+            message: format!("no agent is called {agent:?}"),
+        })
+    }
+}
+
+impl Dispatch for FleetAgents {
+    async fn run(&self, agent: &str, row: Bytes, context: &lens::Context) -> Result<AgentReply, DispatchError> {
+        let endpoint = self.endpoint(agent)?;
+        let request = self.client.post(endpoint, "/run").body(row).policy(Policy::Internal).context(context);
+        let reply = request.send().await.map_err(dispatch_error)?;
+        Ok(AgentReply { status: reply.status.as_u16(), body: reply.body })
+    }
+
+    async fn aggregate(
+        &self,
+        agent: &str,
+        body: Bytes,
+        context: Option<&lens::Context>,
+    ) -> Result<AgentReply, DispatchError> {
+        let endpoint = self.endpoint(agent)?;
+        let request = self.client.post(endpoint, "/aggregate_metrics").body(body).policy(Policy::InternalIdempotent);
+        let request = match context {
+            Some(context) => request.context(context),
+            None => request.silent(),
+        };
+        let reply = request.send().await.map_err(dispatch_error)?;
+        Ok(AgentReply { status: reply.status.as_u16(), body: reply.body })
+    }
+}
+
+fn dispatch_error(error: ClientError) -> DispatchError {
+    let class = match error {
+        ClientError::ConnectTimeout { .. } | ClientError::Idle { .. } => class::TIMEOUT,
+        _ => class::TRANSPORT_ERROR,
+    };
+    DispatchError { class, error_type: error.error_type(), message: error.full_message() }
+}
