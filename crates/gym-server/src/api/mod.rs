@@ -9,8 +9,10 @@ pub mod chat;
 mod check;
 mod create_params;
 mod detail;
+pub mod ids;
 mod item;
 pub mod json;
+mod reply;
 mod response;
 mod run;
 mod table;
@@ -19,6 +21,9 @@ mod usage;
 pub use create_params::{CreateParams, Field, Urls};
 pub use detail::{Detail, Loc, Rejection};
 pub use item::{Item, ItemKind, items, output_text};
+pub use reply::{
+    ReplyHead, write_function_call_item, write_message_item, write_reasoning_item, write_reply,
+};
 pub use response::{Response, ResponseError, ResponseField};
 pub use run::RunRequest;
 pub use usage::Usage;
