@@ -44,5 +44,6 @@ pub use notice::{NoticeSink, set_notice_sink};
 pub use origin::{Origin, Sourced};
 pub use resolve::{
     Fault, Otlp, OtlpSignal, Resolved, Row, Signal, SignalSettings, Standard, resolve,
+    settings_table,
 };
 pub use run_id::RunId;

@@ -9,7 +9,7 @@ use lens::{
 
 use crate::{
     config::Exporter,
-    env_vars, groups,
+    env_vars,
     resolve::{OtlpSignal, Resolved, SignalSettings, lens_protocol},
     run_id::RunId,
     semconv,
@@ -28,7 +28,7 @@ pub(crate) fn lens_config(resolved: &Resolved, process: Process<'_>, run_id: &Ru
         enabled: resolved.is_enabled(),
         service_name: resolved.service_name_of(process.server_name),
         resource_attributes: resource_attributes(resolved, process, run_id),
-        span_groups: span_groups(resolved),
+        span_groups: resolved.span_groups.value.clone(),
         traces_exporter: exporter(resolved, &resolved.traces),
         metrics_exporter: exporter(resolved, &resolved.metrics),
         logs_exporter: exporter(resolved, &resolved.logs),
@@ -109,17 +109,6 @@ fn resource_attributes(
         put(key, value.clone());
     }
     attributes
-}
-
-/// `instrument_aiohttp: false` drops CLIENT spans and nothing else.
-fn span_groups(resolved: &Resolved) -> String {
-    if resolved.instrument_aiohttp.value {
-        return resolved.span_groups.value.clone();
-    }
-    let set = groups::resolve(&resolved.span_groups);
-    let kept: Vec<&str> =
-        set.names().iter().copied().filter(|name| *name != groups::name::HTTP_CLIENT).collect();
-    kept.join(",")
 }
 
 fn exporter(resolved: &Resolved, signal: &SignalSettings) -> ExporterKind {

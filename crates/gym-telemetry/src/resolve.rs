@@ -10,6 +10,7 @@
 //! ([`Resolved::faults`]); a standard one is ignored ([`Resolved::ignored`]), as its specification
 //! asks.
 
+mod about;
 mod layers;
 mod otlp;
 mod rows;
@@ -20,7 +21,7 @@ use std::{collections::BTreeMap, fmt};
 use layers::Layers;
 pub(crate) use otlp::lens_protocol;
 pub use otlp::{Otlp, OtlpSignal, Signal};
-pub use rows::Row;
+pub use rows::{Row, settings_table};
 pub use standard::Standard;
 
 use crate::{

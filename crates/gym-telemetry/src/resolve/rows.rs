@@ -1,9 +1,12 @@
 //! Every setting as a line of a table.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
-use super::{Resolved, Signal, otlp::OtlpSignal};
+use super::{Resolved, Signal, about, otlp::OtlpSignal};
 use crate::{
+    config::TelemetryConfig,
     env_vars::{self, per_signal},
     groups,
     origin::{Origin, Sourced},
@@ -31,6 +34,11 @@ impl Row {
         origin: Origin,
     ) -> Row {
         Row { name: name.into(), variable, value: value.to_string(), origin }
+    }
+
+    /// What the setting does, one clause.
+    pub fn about(&self) -> &'static str {
+        about::about(&self.name)
     }
 
     /// The row as a JSON object: `name`, `value`, `origin`, `variable`.
@@ -201,7 +209,11 @@ impl Resolved {
         table.push("propagators", env_vars::OTEL_PROPAGATORS, &standard.propagators);
         for (variable, number) in &standard.numbers {
             let name = variable.strip_prefix(env_vars::OTEL_PREFIX).unwrap_or(variable);
-            let value = number.value.map_or_else(|| "no limit".to_owned(), |n| n.to_string());
+            let value = match number.value {
+                Some(number) => number.to_string(),
+                None if is_bounded_by_bytes(variable) => "by bytes".to_owned(),
+                None => "no limit".to_owned(),
+            };
             table.0.push(Row::new(name.to_ascii_lowercase(), variable, value, number.origin));
         }
     }
@@ -238,6 +250,12 @@ impl Resolved {
     }
 }
 
+/// Queues and batches are bounded in bytes; a bound in spans comes on top.
+fn is_bounded_by_bytes(variable: &str) -> bool {
+    variable == env_vars::OTEL_BSP_MAX_QUEUE_SIZE
+        || variable == env_vars::OTEL_BSP_MAX_EXPORT_BATCH_SIZE
+}
+
 fn otlp_rows(table: &mut Table, signal: Signal, otlp: &OtlpSignal) {
     let nth = signal as usize;
     let name = |setting: &str| format!("{}.{setting}", signal.as_str());
@@ -267,4 +285,9 @@ fn otlp_rows(table: &mut Table, signal: Signal, otlp: &OtlpSignal) {
         per_signal::CLIENT_CERTIFICATE[nth],
         &otlp.client_certificate,
     );
+}
+
+/// Every setting with its default: what an empty environment and an empty block give.
+pub fn settings_table() -> Vec<Row> {
+    super::resolve(&BTreeMap::new(), &TelemetryConfig::default()).rows()
 }
