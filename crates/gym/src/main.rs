@@ -12,6 +12,7 @@ mod exit;
 mod fleet;
 mod printer;
 mod render;
+mod settings;
 mod trace;
 
 use std::process::ExitCode;
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
     };
     let printer = if cli.quiet { printer.quieted() } else { printer };
     match commands::dispatch(&cli, &printer) {
-        Ok(status) => status.into(),
+        Ok(code) => code,
         Err(error) => {
             let status = ExitStatus::of_error(&error);
             if status != ExitStatus::Done {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use gym_server::config::ConfigError;
+
 use crate::fleet::FleetError;
 use crate::printer::Printer;
 
@@ -59,6 +61,9 @@ fn text(error: &anyhow::Error, colour: bool) -> String {
 fn hint_of(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
     if let Some(advised) = cause.downcast_ref::<Advised>() {
         return Some(advised.hint.clone());
+    }
+    if let Some(config) = cause.downcast_ref::<ConfigError>() {
+        return config.hint();
     }
     cause.downcast_ref::<FleetError>().and_then(FleetError::hint)
 }

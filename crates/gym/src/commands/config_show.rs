@@ -1,9 +1,77 @@
-//! `gym config show`.
+//! `gym config show`: every telemetry setting, its value and who decided it.
+
+use gym_telemetry::{Row, environment, resolve, telemetry_config_from_global_config};
+use serde_json::Value;
 
 use crate::args::ConfigShowArgs;
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
+use crate::settings;
 
-pub fn run(_args: &ConfigShowArgs, _printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    anyhow::bail!("`gym config show` is not built yet")
+pub fn run(args: &ConfigShowArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
+    let flags = settings::model_overrides(&args.model);
+    let config = settings::load_data(&args.source, flags, printer)?.resolved()?;
+    let block = telemetry_config_from_global_config(&config)?;
+    for warning in &block.warnings {
+        printer.warn(warning);
+    }
+    let settings = resolve(&environment(), &block);
+    if let Some(warning) = settings.off_warning() {
+        printer.warn(&warning);
+    }
+    for warning in settings.ignored_warnings() {
+        printer.warn(&warning);
+    }
+    let rows = settings.rows();
+    let text = if args.json {
+        let rows: Vec<Value> = rows.iter().map(Row::to_json).collect();
+        serde_json::to_string_pretty(&rows)?
+    } else {
+        table(&rows, args.origin)
+    };
+    printer.data(&text)?;
+    Ok(ExitStatus::Done)
+}
+
+fn table(rows: &[Row], with_origin: bool) -> String {
+    let width =
+        |of: fn(&Row) -> &str| rows.iter().map(|row| of(row).chars().count()).max().unwrap_or(0);
+    let (names, values) = (width(|row| &row.name), width(|row| &row.value).min(48));
+    let mut text = String::new();
+    for row in rows {
+        let line = if with_origin {
+            format!("{:names$}  {:values$}  {}", row.name, row.value, row.origin)
+        } else {
+            format!("{:names$}  {}", row.name, row.value)
+        };
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn every_setting_is_shown_with_its_origin_and_no_secret() {
+        let env = BTreeMap::from([
+            ("NEMO_LENS_ENABLED".to_owned(), "1".to_owned()),
+            ("OTEL_EXPORTER_OTLP_HEADERS".to_owned(), "authorization=Bearer abc".to_owned()),
+        ]);
+        let config = serde_json::json!({"telemetry": {"exporter": "console"}});
+        let block = telemetry_config_from_global_config(&config).expect("a block");
+        let text = table(&resolve(&env, &block).rows(), true);
+        let line = |name: &str| {
+            let line = text.lines().find(|line| line.split_whitespace().next() == Some(name));
+            line.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(line("enabled").as_deref(), Some("enabled true NEMO_LENS_ENABLED"));
+        assert_eq!(line("exporter").as_deref(), Some("exporter console `telemetry:` block"));
+        assert_eq!(line("service_name").as_deref(), Some("service_name nemo-gym default"));
+        assert!(!text.contains("Bearer abc"), "{text}");
+    }
 }

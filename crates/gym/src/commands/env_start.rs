@@ -1,9 +1,41 @@
-//! `gym env start`.
+//! `gym env start`: runs a fleet until it is told to stop.
 
 use crate::args::EnvStartArgs;
+use crate::commands::block_on;
 use crate::exit::ExitStatus;
+use crate::fleet::{Fleet, FleetError, FleetOptions, interrupted};
 use crate::printer::Printer;
+use crate::settings::{self, Ports};
 
-pub fn run(_args: &EnvStartArgs, _printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    anyhow::bail!("`gym env start` is not built yet")
+const FINISHED: &str = "NeMo Gym finished!";
+
+pub fn run(
+    args: &EnvStartArgs,
+    verbose: bool,
+    printer: &Printer,
+) -> Result<ExitStatus, anyhow::Error> {
+    let from = lens::now_unix_nanos();
+    let mut flags = settings::verbose_override(verbose);
+    flags.extend(settings::model_overrides(&args.model));
+    let config = settings::load(&args.source, flags, Ports::Assign, printer)?;
+    let options = FleetOptions {
+        log_dir: args.log_dir.clone(),
+        config_loaded_nanos: Some((from, lens::now_unix_nanos())),
+        ..FleetOptions::default()
+    };
+    block_on(async {
+        let fleet = Fleet::start(config, options, printer).await?;
+        let failure = tokio::select! {
+            failure = fleet.wait_for_failure() => Some(failure),
+            interrupt = interrupted() => interrupt.err(),
+            () = fleet.stdout_closed() => None,
+        };
+        // A second Ctrl-C does not wait for the servers; their pipes close with us.
+        tokio::select! {
+            _ = fleet.stop() => {}
+            _ = interrupted() => return Err(FleetError::Interrupted.into()),
+        }
+        printer.say(FINISHED);
+        failure.map_or(Ok(ExitStatus::Done), |failure| Err(failure.into()))
+    })
 }

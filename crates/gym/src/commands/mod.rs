@@ -14,16 +14,19 @@ mod serve_openai;
 mod trace_list;
 mod trace_show;
 
+use std::process::ExitCode;
+
+use anyhow::Context;
+
 use crate::args::{Cli, Command, ConfigCommand, EnvCommand, EvalCommand, TraceCommand};
-use crate::exit::ExitStatus;
 use crate::printer::Printer;
 
 /// Runs the command that was typed.
-pub fn dispatch(cli: &Cli, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    match &cli.command {
-        Command::Env(EnvCommand::Start(args)) => env_start::run(args, printer),
+pub fn dispatch(cli: &Cli, printer: &Printer) -> Result<ExitCode, anyhow::Error> {
+    let status = match &cli.command {
+        Command::Env(EnvCommand::Start(args)) => env_start::run(args, cli.verbose, printer),
         Command::Env(EnvCommand::Status(args)) => env_status::run(args, printer),
-        Command::Env(EnvCommand::Resolve(args)) => env_resolve::run(args, printer),
+        Command::Env(EnvCommand::Resolve(args)) => env_resolve::run(args, cli.verbose, printer),
         Command::Env(EnvCommand::Test(args)) => env_test::run(args, printer),
         Command::Eval(EvalCommand::Run(args)) => eval_run::run(args, printer),
         Command::Trace(TraceCommand::List(args)) => trace_list::run(args, printer),
@@ -31,7 +34,19 @@ pub fn dispatch(cli: &Cli, printer: &Printer) -> Result<ExitStatus, anyhow::Erro
         Command::Config(ConfigCommand::Show(args)) => config_show::run(args, printer),
         Command::Demo(args) => demo::run(args, printer),
         Command::ServeOpenai(args) => serve_openai::run(args, printer),
-        Command::ServeInstance => serve_instance::run(printer),
+        Command::ServeInstance => return Ok(serve_instance::run()),
         Command::Guard(args) => guard::run(args),
-    }
+    };
+    status.map(Into::into)
+}
+
+/// Runs a future on a runtime of one thread: supervisor and driver wait, they do not compute.
+pub fn block_on<T>(
+    future: impl Future<Output = Result<T, anyhow::Error>>,
+) -> Result<T, anyhow::Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("failed to start the runtime")?;
+    runtime.block_on(future)
 }

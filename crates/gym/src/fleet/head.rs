@@ -94,8 +94,24 @@ fn json(status: StatusCode, body: Bytes) -> Response<Full<Bytes>> {
     reply
 }
 
-/// Serves until the task that runs this is dropped.
-pub async fn serve(listener: TcpListener, documents: Arc<Documents>) {
+/// A head server that serves until it is dropped.
+#[derive(Debug)]
+pub struct Server(tokio::task::JoinHandle<()>);
+
+impl Server {
+    /// Serves `documents` on the current runtime.
+    pub fn spawn(listener: TcpListener, documents: Arc<Documents>) -> Self {
+        Self(tokio::spawn(serve(listener, documents)))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn serve(listener: TcpListener, documents: Arc<Documents>) {
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -142,13 +158,13 @@ mod tests {
         }]);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
-        let server = tokio::spawn(serve(listener, documents));
+        let server = Server::spawn(listener, documents);
         let mut stream = tokio::net::TcpStream::connect(address).await.expect("it listens");
         let head = format!("{request} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n");
         stream.write_all(head.as_bytes()).await.expect("sent");
         let mut reply = String::new();
         stream.read_to_string(&mut reply).await.expect("answered");
-        server.abort();
+        drop(server);
         reply
             .lines()
             .filter(|line| !line.starts_with("date: "))
