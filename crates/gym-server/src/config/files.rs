@@ -54,8 +54,7 @@ impl<'a> Loader<'a> {
 
     fn not_found(&self, path: &str, at: Origin) -> ConfigError {
         let (dir, name) = path.rsplit_once('/').unwrap_or((".", path));
-        let names = self.roots.entries(dir);
-        let near = closest(name, names.iter().map(String::as_str));
+        let near = nearest_file(name, &self.roots.entries(dir));
         ConfigError::FileNotFound {
             at,
             path: path.to_owned(),
@@ -63,6 +62,22 @@ impl<'a> Loader<'a> {
             closest: near.map(|near| if dir == "." { near } else { format!("{dir}/{near}") }),
         }
     }
+}
+
+/// The YAML file with the nearest name, whatever its extension.
+fn nearest_file(name: &str, entries: &[String]) -> Option<String> {
+    let stem = |file: &str| {
+        let stem = file.strip_suffix(".yaml").or_else(|| file.strip_suffix(".yml"));
+        stem.map(str::to_owned)
+    };
+    let wanted = stem(name).unwrap_or_else(|| name.to_owned());
+    let stems: Vec<String> = entries.iter().filter_map(|entry| stem(entry)).collect();
+    let near = if stems.contains(&wanted) {
+        wanted
+    } else {
+        closest(&wanted, stems.iter().map(String::as_str))?
+    };
+    entries.iter().find(|entry| stem(entry).as_ref() == Some(&near)).cloned()
 }
 
 fn identity(found: &FoundFile) -> String {

@@ -259,6 +259,18 @@ impl Checker<'_> {
         }
     }
 
+    fn license(&mut self, path: &str, license: Option<&Value>) {
+        let expected = "expected a known license, e.g. Apache 2.0, MIT or TBD";
+        match license {
+            None => self.problem(path, &format!("is required, {expected}"), None),
+            Some(Value::String(text)) if LICENSES.contains(&text.as_str()) => {}
+            Some(value) => {
+                let near = value.as_str().and_then(|text| closest(text, LICENSES));
+                self.problem(path, &format!("{expected}, got {value}"), near);
+            }
+        }
+    }
+
     fn dataset(&mut self, path: &str, dataset: &Value) {
         let Some(map) = dataset.as_object() else {
             return self.problem(path, &format!("expected a mapping, got {}", kind(dataset)), None);
@@ -271,9 +283,7 @@ impl Checker<'_> {
         }
         self.choice(&field("type"), map.get("type"), &DATASET_TYPES);
         match map.get("type").and_then(Value::as_str) {
-            Some("train" | "validation") => {
-                self.choice(&field("license"), map.get("license"), &LICENSES);
-            }
+            Some("train" | "validation") => self.license(&field("license"), map.get("license")),
             Some("benchmark") if !map.contains_key("prepare_script") => {
                 self.problem(&field("prepare_script"), "is required for a benchmark", None);
             }

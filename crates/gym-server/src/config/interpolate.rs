@@ -192,7 +192,10 @@ fn absent(at: &Value, step: &Segment, full: &str) -> Fault {
         (Value::Object(map), Segment::Key(name)) => closest(name, map.keys().map(String::as_str)),
         _ => None,
     };
-    let set = format!("set it: `++{full}=<value>`");
+    let set = match flag(full) {
+        Some(flag) => format!("set it: `{flag} <value>` or `++{full}=<value>`"),
+        None => format!("set it: `++{full}=<value>`"),
+    };
     Fault {
         reason: format!("`${{{full}}}` refers to {full}, which does not exist"),
         hint: Some(match near {
@@ -200,6 +203,16 @@ fn absent(at: &Value, step: &Segment, full: &str) -> Fault {
             None => set,
         }),
         absent: true,
+    }
+}
+
+/// The flag that sets a key.
+fn flag(key: &str) -> Option<&'static str> {
+    match key {
+        "policy_base_url" => Some("--model-url"),
+        "policy_api_key" => Some("--model-api-key"),
+        "policy_model_name" => Some("--model"),
+        _ => None,
     }
 }
 

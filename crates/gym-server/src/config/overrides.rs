@@ -111,7 +111,8 @@ impl<'a> Override<'a> {
         match (&*slot, &self.value) {
             (Value::Object(_), Value::Array(_)) | (Value::Array(_), Value::Object(_)) => {
                 let (new, old) = (kind(&self.value), kind(slot));
-                return fail(self.token, format!("cannot put {new} over {old}"), None);
+                let hint = format!("{} is {old} in an earlier override", self.key);
+                return fail(self.token, format!("cannot put {new} over {old}"), Some(hint));
             }
             _ => merge_values(slot, self.value),
         }

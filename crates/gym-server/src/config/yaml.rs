@@ -117,7 +117,8 @@ impl<'a> Composer<'a> {
         match self.parser.next_event() {
             Some(Ok(event)) => Ok(event),
             Some(Err(error)) => {
-                self.fail(*error.marker(), format!("malformed YAML: {}", error.info()), None)
+                let reason = format!("malformed YAML: {}", error.info());
+                self.fail(*error.marker(), reason, advice(error.info()))
             }
             None => Ok((Event::StreamEnd, Span::default())),
         }
@@ -271,7 +272,7 @@ impl<'a> Composer<'a> {
         mark: Marker,
     ) -> Result<Value, ConfigError> {
         match tag {
-            Some(tag) if tag.is_yaml_core_schema() => match resolve_tagged(&tag.suffix, text) {
+            Some(tag) if is_supported(tag) => match resolve_tagged(&tag.suffix, text) {
                 Some(value) => Ok(value),
                 None => self.fail(mark, format!("{text:?} is no !!{}", tag.suffix), None),
             },
@@ -281,6 +282,26 @@ impl<'a> Composer<'a> {
             _ if style == ScalarStyle::Plain => Ok(resolve_plain(text)),
             _ => Ok(Value::String(text.to_owned())),
         }
+    }
+}
+
+fn is_supported(tag: &Tag) -> bool {
+    let types = ["str", "int", "float", "bool", "null"];
+    tag.is_yaml_core_schema() && types.contains(&tag.suffix.as_str())
+}
+
+/// The usual cause of a scanner's complaint.
+fn advice(complaint: &str) -> Option<&'static str> {
+    if complaint.starts_with("mapping values") {
+        Some("quote a value that contains `: `")
+    } else if complaint.starts_with("tabs") {
+        Some("indent with spaces")
+    } else if complaint.contains("unknown anchor") {
+        Some("quote a value that starts with `*`")
+    } else if complaint.contains("unexpected end of stream") || complaint.contains("expected ','") {
+        Some("close the quote or bracket that opens here")
+    } else {
+        None
     }
 }
 

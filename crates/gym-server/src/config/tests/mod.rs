@@ -6,6 +6,14 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod directives;
+mod emit;
+mod instances;
+mod interpolate;
+mod layers;
+mod overrides;
+mod yaml;
+
 /// Ports 10001, 10002, … of which some are taken.
 pub(super) struct CountedPorts {
     next: u16,
