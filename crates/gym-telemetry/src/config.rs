@@ -163,6 +163,14 @@ impl Default for MemoryProfilingConfig {
     }
 }
 
+impl<'de> Deserialize<'de> for MemoryProfilingConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let block = serde_json::json!({ "memory_profiling": Value::deserialize(deserializer)? });
+        let config = TelemetryConfig::from_block(&block).map_err(D::Error::custom)?;
+        Ok(config.memory_profiling)
+    }
+}
+
 /// The `telemetry:` block; [`Default`] is a block that says nothing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TelemetryConfig {

@@ -13,7 +13,7 @@ use lens::{TelemetryHandle, Value};
 
 use crate::{
     config::{MemoryProfilingConfig, TelemetryConfig},
-    groups,
+    env_vars, groups,
     handover::ChildEnv,
     notice::notice,
     origin::Origin,
@@ -136,9 +136,6 @@ pub fn init_telemetry(
         return None;
     }
     groups::register();
-    for warning in groups::resolve(&settings.span_groups).warnings() {
-        notice(warning);
-    }
     lens::promote_baggage_keys(semconv::PROMOTED_BAGGAGE);
     let run_id = state.run_id(&settings);
     let process = Process { server_name, server_type, resource_attributes };
@@ -223,7 +220,11 @@ pub(crate) fn memory_profiling_config(
     config
 }
 
+/// Says what is wrong, once in a fleet: the supervisor has said it for those it started.
 fn warn(settings: &Resolved) {
+    if is_supervised() {
+        return;
+    }
     if let Some(warning) = settings.off_warning() {
         notice(&warning);
     }
@@ -231,5 +232,13 @@ fn warn(settings: &Resolved) {
         for warning in settings.ignored_warnings() {
             notice(&warning);
         }
+        for warning in groups::resolve(&settings.span_groups).warnings() {
+            notice(warning);
+        }
     }
+}
+
+/// Whether a supervisor of ours started this process: it holds the other end of a pipe.
+fn is_supervised() -> bool {
+    std::env::var_os(env_vars::GYM_LIFE_PIPE_FD).is_some()
 }

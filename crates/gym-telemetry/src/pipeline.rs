@@ -141,3 +141,101 @@ fn otlp(signal: &OtlpSignal) -> OtlpSettings {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::{config::TelemetryConfig, resolve::resolve};
+
+    fn config(variables: &[(&str, &str)], block: serde_json::Value) -> LensConfig {
+        let env: BTreeMap<String, String> =
+            variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let block = TelemetryConfig::from_block(&block).unwrap();
+        let extra = [("team".to_owned(), Value::from("ours"))];
+        let process = Process {
+            server_name: Some("policy_model"),
+            server_type: Some("responses_api_models"),
+            resource_attributes: &extra,
+        };
+        lens_config(&resolve(&env, &block), process, &RunId::new("run-1").unwrap())
+    }
+
+    #[test]
+    fn the_resource_says_who_the_process_is() {
+        let config = config(
+            &[
+                (env_vars::OTEL_RESOURCE_ATTRIBUTES, "service.name=lab,zone=a%20b,team=theirs"),
+                (env_vars::USER_ID, "ada"),
+                (env_vars::WANDB_PROJECT, "p"),
+                (env_vars::ENVIRONMENT, "staging"),
+            ],
+            json!({"enabled": true}),
+        );
+        assert_eq!(config.service_name, "lab/policy_model");
+        let expected: Vec<(String, Value)> = [
+            (semconv::SERVICE_VERSION, env!("CARGO_PKG_VERSION")),
+            ("zone", "a b"),
+            (semconv::GYM_VERSION, env!("CARGO_PKG_VERSION")),
+            (semconv::SERVICE_GROUP, "lab"),
+            (semconv::RUN_ID, "run-1"),
+            (semconv::SERVER_NAME, "policy_model"),
+            (semconv::SERVER_TYPE, "responses_api_models"),
+            (semconv::USER_ID, "ada"),
+            (semconv::WANDB_PROJECT, "p"),
+            (semconv::DEPLOYMENT_ENVIRONMENT, "staging"),
+            ("team", "ours"),
+        ]
+        .map(|(key, value)| (key.to_owned(), Value::from(value)))
+        .into();
+        assert_eq!(config.resource_attributes, expected);
+    }
+
+    #[test]
+    fn signals_go_where_their_settings_say() {
+        let config = config(
+            &[(env_vars::OTEL_METRICS_EXPORTER, "none"), (env_vars::OTEL_LOGS_EXPORTER, "otlp")],
+            json!({"exporter": "console", "logs_enabled": true, "otlp_headers": "A=b%20c"}),
+        );
+        assert_eq!(config.traces_exporter, ExporterKind::Console);
+        assert_eq!(config.metrics_exporter, ExporterKind::None);
+        assert_eq!(config.logs_exporter, ExporterKind::Otlp);
+        assert_eq!(config.logs_otlp.headers, [("a".to_owned(), "b c".to_owned())]);
+    }
+
+    #[test]
+    fn a_process_that_its_strategy_silences_exports_nothing() {
+        let of = |block| config(&[], block).traces_exporter;
+        assert_eq!(of(json!({"export_strategy": "single_rank"})), ExporterKind::Otlp);
+        assert_eq!(
+            of(json!({"export_strategy": "single_rank", "export_rank": 3})),
+            ExporterKind::None
+        );
+    }
+
+    #[test]
+    fn standard_variables_reach_the_pipeline() {
+        let config = config(
+            &[
+                (env_vars::OTEL_BSP_SCHEDULE_DELAY, "7"),
+                (env_vars::OTEL_BSP_MAX_QUEUE_SIZE, "9"),
+                (env_vars::OTEL_TRACES_SAMPLER, "traceidratio"),
+                (env_vars::OTEL_TRACES_SAMPLER_ARG, "0.25"),
+                (env_vars::OTEL_PROPAGATORS, "tracecontext"),
+                (env_vars::OTEL_ATTRIBUTE_COUNT_LIMIT, "3"),
+                (env_vars::OTEL_METRIC_EXPORT_INTERVAL, "11"),
+            ],
+            json!({}),
+        );
+        assert_eq!(config.batch.schedule_delay, Duration::from_millis(7));
+        assert_eq!(config.batch.max_queue_spans, Some(9));
+        assert_eq!(config.batch.max_batch_spans, None);
+        assert_eq!((config.sampler.parent_based, config.sampler.ratio), (false, 0.25));
+        assert!(config.propagators.trace_context && !config.propagators.baggage);
+        assert_eq!((config.limits.attributes, config.limits.event_attributes), (3, 3));
+        assert_eq!(config.metric_interval, Duration::from_millis(11));
+    }
+}

@@ -3,6 +3,7 @@
 mod block;
 mod docs;
 mod handover;
+mod lifecycle;
 mod names;
 mod precedence;
 mod rows;
