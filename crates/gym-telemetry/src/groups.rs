@@ -8,6 +8,8 @@ use std::sync::Once;
 
 use lens::Group;
 
+use crate::semconv;
+
 /// The whole of a collection, driver side.
 pub static JOB: Group = Group::new(name::JOB);
 /// The start of a fleet and of its servers.
@@ -117,12 +119,10 @@ pub(crate) const KNOWN_TO_REFERENCE: &[&str] = &[
     "optimizer",
 ];
 
-const NAMESPACE: &str = "gym";
-
 /// Makes Gym's groups and presets known; every entry point does it.
 pub fn register() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| lens::register(NAMESPACE, ALL_GROUPS, PRESETS));
+    ONCE.call_once(|| lens::register(semconv::SCOPE, ALL_GROUPS, PRESETS));
 }
 
 /// What a spec switches on, of all groups registered in this process.

@@ -141,8 +141,11 @@ pub fn init_telemetry(
     let process = Process { server_name, server_type, resource_attributes };
     match lens::setup_telemetry(lens_config(&settings, process, &run_id)) {
         Ok(handle) => {
+            let said = groups::resolve(&settings.span_groups);
             for warning in handle.warnings() {
-                notice(&warning);
+                if !said.warnings().contains(&warning) {
+                    notice(&warning);
+                }
             }
             state.pipeline = Pipeline::Running(handle.clone());
             ACTIVE.store(true, Ordering::Relaxed);

@@ -5,6 +5,9 @@
 //! Names under `http.`, `url.`, `server.`, `network.`, `client.` and `error.` are those of the
 //! stable OpenTelemetry HTTP conventions; `gen_ai.` those of the generative-AI conventions.
 
+/// Instrumentation scope of Gym's spans and metrics.
+pub const SCOPE: &str = "nemo.gym";
+
 // --- the rollout: on every span of a rollout, and in baggage between Gym servers ---
 
 /// Wire form of the rollout's id (`<task>-<rollout>`, `-a<n>` on later attempts).

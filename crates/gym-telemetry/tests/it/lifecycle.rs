@@ -123,7 +123,7 @@ fn telemetry_starts_once_and_ends_once() {
     );
     let said = warnings(&output);
     assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].contains("verfy") && said[0].contains("`verify`"), "{said:?}");
+    assert!(said[0].contains("verfy") && said[0].contains("verify"), "{said:?}");
 
     let stdout = String::from_utf8_lossy(&output.stdout);
     let span: serde_json::Value = stdout
