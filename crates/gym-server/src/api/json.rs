@@ -334,7 +334,7 @@ impl<'a> Scanner<'a> {
                     Some(b'u') => {
                         let hex = bytes.get(at + 2..at + 6);
                         if !hex.is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit)) {
-                            return Err(Fault { message: "Invalid \\uXXXX escape", at: at + 2 });
+                            return Err(Fault { message: "Invalid \\uXXXX escape", at: at + 1 });
                         }
                         at += 6;
                     }
