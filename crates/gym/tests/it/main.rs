@@ -1,0 +1,4 @@
+//! The program as its users run it: real processes, real HTTP, real traces.
+
+mod support;
+mod trees;
