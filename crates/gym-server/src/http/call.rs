@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 use crate::client::{Client, Outgoing};
 use crate::instance::Endpoint;
@@ -59,7 +59,7 @@ pub struct Call(Arc<Parts>);
 struct Parts {
     client: Client,
     session: SessionId,
-    path: String,
+    uri: Uri,
     prefix_len: usize,
     rollout: OnceLock<RolloutId>,
     headers: HeaderMap,
@@ -73,7 +73,7 @@ impl Call {
     pub(crate) fn new(
         client: Client,
         session: SessionId,
-        path: String,
+        uri: Uri,
         prefix_len: usize,
         rollout: Option<RolloutId>,
         headers: HeaderMap,
@@ -82,7 +82,7 @@ impl Call {
         Self(Arc::new(Parts {
             client,
             session,
-            path,
+            uri,
             prefix_len,
             rollout: rollout.map(OnceLock::from).unwrap_or_default(),
             headers,
@@ -96,7 +96,7 @@ impl Call {
     /// A request that came from nowhere, for work that serves no request and for tests.
     #[must_use]
     pub fn detached(client: Client) -> Self {
-        Self::new(client, SessionId::random(), "/".to_owned(), 0, None, HeaderMap::new())
+        Self::new(client, SessionId::random(), Uri::from_static("/"), 0, None, HeaderMap::new())
     }
 
     /// Identity of the caller's session; new when it sent none.
@@ -114,13 +114,13 @@ impl Call {
     /// Path as routing saw it, without a rollout prefix.
     #[must_use]
     pub fn path(&self) -> &str {
-        &self.0.path[self.0.prefix_len..]
+        &self.0.uri.path()[self.0.prefix_len..]
     }
 
     /// `/ng-rollout/<id>…` as it came, when the path had one.
     #[must_use]
     pub fn prefix(&self) -> Option<&str> {
-        (self.0.prefix_len > 0).then(|| &self.0.path[..self.0.prefix_len])
+        (self.0.prefix_len > 0).then(|| &self.0.uri.path()[..self.0.prefix_len])
     }
 
     /// The rollout that the request belongs to, where it is known.

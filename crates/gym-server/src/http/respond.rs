@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use gym_telemetry::semconv;
-use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use lens::InSpan as _;
@@ -41,23 +41,27 @@ pub(crate) async fn respond(
     } else {
         parent.baggage(semconv::ROLLOUT_ID).and_then(RolloutId::parse)
     };
-    let mut span = RequestSpan::start(service, &head.method, path, &head.headers, &peer, &parent);
+    let lookup = service.find(&head.method, path);
+    let route = match &lookup {
+        Lookup::Found(route) => Some(route),
+        Lookup::WrongMethod | Lookup::Unknown => None,
+    };
+    let mut span = RequestSpan::start(route, &head.method, path, &head.headers, &peer, &parent);
     if let Some(rollout) = rollout.as_ref().filter(|_| strips) {
         span.set_rollout(rollout);
     }
     let context = span.context(&parent);
 
-    let path = full_path.to_owned();
     let call = Call::new(
         shard.client.clone(),
         session_of(service, &head.headers),
-        path,
+        head.uri,
         prefix_len,
         rollout,
         head.headers,
     );
     let result = match read(body, shard.max_body_bytes).await {
-        Ok(body) => handle(service, &head.method, &call, body, context).await,
+        Ok(body) => handle(&lookup, &call, body, context).await,
         Err(error) => Err(error),
     };
     for (key, value) in call.take_server_attributes() {
@@ -123,13 +127,12 @@ async fn read(body: Incoming, max_bytes: usize) -> Result<Bytes, HttpError> {
 }
 
 async fn handle(
-    service: &Service,
-    method: &Method,
+    lookup: &Lookup,
     call: &Call,
     body: Bytes,
     context: lens::Context,
 ) -> Result<Reply, HttpError> {
-    let route = match service.find(method, call.path()) {
+    let route = match lookup {
         Lookup::Found(route) => route,
         Lookup::WrongMethod => {
             return Err(HttpError::detail(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed"));

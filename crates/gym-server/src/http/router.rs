@@ -53,8 +53,8 @@ impl Route {
 }
 
 /// Result of a look-up.
-pub(crate) enum Lookup<'a> {
-    Found(&'a Route),
+pub(crate) enum Lookup {
+    Found(Arc<Route>),
     WrongMethod,
     Unknown,
 }
@@ -64,8 +64,8 @@ pub struct Service {
     pub(crate) server_type: ServerType,
     /// `<implementation>___<instance>`: names the session cookie and the server in messages.
     pub(crate) cookie_name: String,
-    routes: HashMap<String, Vec<Route>>,
-    catch_all: Option<Route>,
+    routes: HashMap<String, Vec<Arc<Route>>>,
+    catch_all: Option<Arc<Route>>,
 }
 
 impl Service {
@@ -107,16 +107,16 @@ impl Service {
         paths
     }
 
-    pub(crate) fn find(&self, method: &Method, path: &str) -> Lookup<'_> {
+    pub(crate) fn find(&self, method: &Method, path: &str) -> Lookup {
         if let Some(routes) = self.routes.get(path) {
             // HEAD is not served: the reference answers 405 too.
             return match routes.iter().find(|route| route.method == *method) {
-                Some(route) => Lookup::Found(route),
+                Some(route) => Lookup::Found(Arc::clone(route)),
                 None => Lookup::WrongMethod,
             };
         }
         match &self.catch_all {
-            Some(route) if *method == Method::POST => Lookup::Found(route),
+            Some(route) if *method == Method::POST => Lookup::Found(Arc::clone(route)),
             Some(_) => Lookup::WrongMethod,
             None => Lookup::Unknown,
         }
@@ -132,20 +132,20 @@ impl Service {
     }
 }
 
-fn make<F, Fut>(method: Method, path: &str, handler: F) -> Route
+fn make<F, Fut>(method: Method, path: &str, handler: F) -> Arc<Route>
 where
     F: Fn(Call, Bytes) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Reply, HttpError>> + Send + 'static,
 {
     let span_name: &'static str = Box::leak(format!("{method} {path}").into_boxed_str());
     let template = &span_name[method.as_str().len() + 1..];
-    Route {
+    Arc::new(Route {
         method,
         handler: Box::new(move |call, body| Box::pin(handler(call, body))),
         template,
         span_name,
         durations: Mutex::default(),
-    }
+    })
 }
 
 impl std::fmt::Debug for Service {

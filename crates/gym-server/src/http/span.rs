@@ -8,16 +8,14 @@ use gym_telemetry::semconv;
 use http::{HeaderMap, Method, StatusCode, header};
 use lens::{Context, Span, SpanKind};
 
-use super::router::{Lookup, Service};
+use super::router::Route;
 use super::server::Peer;
 use crate::rollout::RolloutId;
 
 /// One request being served. Dropped before its reply was handed over, it is cancelled.
 pub(crate) struct RequestSpan {
     span: Span,
-    service: Arc<Service>,
-    method: Method,
-    path: String,
+    route: Option<Arc<Route>>,
     status: Option<StatusCode>,
     started: Instant,
     done: bool,
@@ -26,27 +24,22 @@ pub(crate) struct RequestSpan {
 impl RequestSpan {
     /// Starts the span below the context that the request carries.
     pub(crate) fn start(
-        service: &Arc<Service>,
+        route: Option<&Arc<Route>>,
         method: &Method,
         path: &str,
         headers: &HeaderMap,
         peer: &Peer,
         parent: &Context,
     ) -> Self {
-        let span = if SERVER.is_enabled() && !is_health_check(method, path) {
-            start_span(service, method, path, headers, peer, parent)
+        // Health checks make no spans and no metric: they would drown the rollouts.
+        let is_health_check = *method == Method::GET && path == "/";
+        let span = if SERVER.is_enabled() && !is_health_check {
+            start_span(route.map(|route| &**route), method, path, headers, peer, parent)
         } else {
             Span::disabled()
         };
-        Self {
-            span,
-            service: Arc::clone(service),
-            method: method.clone(),
-            path: path.to_owned(),
-            status: None,
-            started: Instant::now(),
-            done: false,
-        }
+        let route = route.filter(|_| gym_telemetry::is_active() && !is_health_check).cloned();
+        Self { span, route, status: None, started: Instant::now(), done: false }
     }
 
     /// The context that the handler runs in.
@@ -89,32 +82,22 @@ impl Drop for RequestSpan {
         if !self.done && self.span.is_recording() {
             self.span.set(semconv::CANCELLED, true);
         }
-        let status = self.status.map_or(499, |status| status.as_u16());
-        if !is_health_check(&self.method, &self.path)
-            && let Lookup::Found(route) = self.service.find(&self.method, &self.path)
-        {
+        if let Some(route) = &self.route {
+            // 499: the caller went away.
+            let status = self.status.map_or(499, |status| status.as_u16());
             route.record(status, self.started.elapsed().as_secs_f64());
         }
     }
 }
 
-/// Health checks make no spans and no metric: they would drown the rollouts.
-fn is_health_check(method: &Method, path: &str) -> bool {
-    method == Method::GET && path == "/"
-}
-
 fn start_span(
-    service: &Service,
+    route: Option<&Route>,
     method: &Method,
     path: &str,
     headers: &HeaderMap,
     peer: &Peer,
     parent: &Context,
 ) -> Span {
-    let route = match service.find(method, path) {
-        Lookup::Found(route) => Some(route),
-        Lookup::WrongMethod | Lookup::Unknown => None,
-    };
     let name: std::borrow::Cow<'static, str> = match route {
         Some(route) => route.span_name.into(),
         None => known_method(method).into(),
