@@ -10,7 +10,8 @@ use serde::Deserialize;
 
 /// Start of a path that carries a rollout id.
 pub const PATH_PREFIX: &str = "/ng-rollout/";
-const CAPTURE_SEGMENT: &str = "/training-token-capture";
+/// What follows the id in paths of rollouts whose token ids are captured.
+pub const CAPTURE_SEGMENT: &str = "/training-token-capture";
 
 /// A rollout's id in wire form.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

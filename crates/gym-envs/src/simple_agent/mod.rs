@@ -37,8 +37,10 @@ pub struct SimpleAgent {
     /// Model calls per answer; 0 is unlimited.
     max_steps: u64,
     skipped_reward: Option<f64>,
-    /// Whether the rollout id travels in paths.
-    captures: bool,
+    /// Whether the rollout id travels in the paths of all calls.
+    is_observed: bool,
+    /// Whether it travels in those of model calls, which then capture token ids.
+    captures_tokens: bool,
 }
 
 #[derive(Deserialize)]
@@ -64,7 +66,8 @@ impl FromInstance for SimpleAgent {
             model: instance.endpoint_of("model_server")?,
             max_steps: config.max_steps,
             skipped_reward: config.skip_verification.then_some(config.skip_verification_reward),
-            captures: is_observed || config.token_id_capture,
+            is_observed,
+            captures_tokens: config.token_id_capture,
         })
     }
 }
@@ -74,7 +77,7 @@ impl AgentServer for SimpleAgent {
         let Opened { whole, open_len, params } = open(&body)?;
         drop(body);
         let seeded = call
-            .post(&self.resources, &self.captured(call, "/seed_session"))
+            .post(&self.resources, &self.resources_path(call, "/seed_session"))
             .body(whole.clone())
             .cookies(call.cookies())
             .policy(Policy::InternalIdempotent)
@@ -82,7 +85,7 @@ impl AgentServer for SimpleAgent {
             .await?
             .ok()?;
         let answered = call
-            .post(&self.own, &self.captured(call, RESPONSES))
+            .post(&self.own, &self.responses_path(call))
             .body(params)
             .cookies(&seeded.cookies())
             .send()
@@ -105,7 +108,7 @@ impl AgentServer for SimpleAgent {
         result.push(b'}');
         drop(whole);
         let verified = call
-            .post(&self.resources, &self.captured(call, "/verify"))
+            .post(&self.resources, &self.resources_path(call, "/verify"))
             .body(result)
             .cookies(&cookies)
             .send()
@@ -182,12 +185,19 @@ impl AgentServer for SimpleAgent {
 }
 
 impl SimpleAgent {
-    /// `path` with the rollout's prefix where rollouts are captured.
-    fn captured<'a>(&self, call: &Call, path: &'a str) -> Cow<'a, str> {
-        match call.rollout().filter(|_| self.captures) {
+    fn resources_path<'a>(&self, call: &Call, path: &'a str) -> Cow<'a, str> {
+        match call.rollout().filter(|_| self.is_observed) {
             Some(id) => Cow::Owned(format!("{}{id}{path}", rollout::PATH_PREFIX)),
             None => Cow::Borrowed(path),
         }
+    }
+
+    fn responses_path(&self, call: &Call) -> Cow<'static, str> {
+        let Some(id) = call.rollout().filter(|_| self.is_observed || self.captures_tokens) else {
+            return Cow::Borrowed(RESPONSES);
+        };
+        let capture = if self.captures_tokens { rollout::CAPTURE_SEGMENT } else { "" };
+        Cow::Owned(format!("{}{id}{capture}{RESPONSES}", rollout::PATH_PREFIX))
     }
 }
 

@@ -49,9 +49,7 @@ pub struct Fake {
 
 impl Fake {
     /// Starts a server that answers its n-th request, from 0, with `script`.
-    pub async fn start(
-        script: impl Fn(usize, &Request) -> Answer + Send + Sync + 'static,
-    ) -> Fake {
+    pub async fn start(script: impl Fn(usize, &Request) -> Answer + Send + Sync + 'static) -> Fake {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
         let fake = Fake { address, seen: Arc::default() };

@@ -1,0 +1,6 @@
+//! Built-in servers over HTTP, as their callers see them.
+
+mod examples;
+mod fake;
+mod host;
+mod simple_agent;
