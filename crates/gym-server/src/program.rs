@@ -52,8 +52,15 @@ pub fn serve_agent<S: AgentServer + FromInstance>() -> ExitCode {
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 fn serve(make: impl FnOnce(&InstanceConfig) -> Result<Service, Cause>) -> ExitCode {
+    with_instance(|instance| run_instance(instance, make))
+}
+
+/// Reads the instance that the environment names and runs it; an environment that names none is
+/// said on stderr.
+#[must_use]
+pub fn with_instance(run: impl FnOnce(InstanceConfig) -> ExitCode) -> ExitCode {
     match instance_from_env() {
-        Ok(instance) => run_instance(instance, make),
+        Ok(instance) => run(instance),
         Err(error) => fail("the configuration of this server cannot be read", &*error),
     }
 }

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 pub fn run() -> ExitCode {
-    ExitCode::from(70)
+    gym_server::program::with_instance(gym_envs::builtin::run)
 }
