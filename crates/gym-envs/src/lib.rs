@@ -7,5 +7,7 @@ pub mod builtin;
 pub mod example_multi_step;
 pub mod example_session_state_mgmt;
 pub mod example_single_tool_call;
+pub mod openai_model;
 pub mod scripted_model;
 pub mod simple_agent;
+pub mod vllm_model;

@@ -12,6 +12,7 @@ mod detail;
 pub mod ids;
 mod item;
 pub mod json;
+mod object;
 mod reply;
 mod response;
 mod run;
@@ -21,6 +22,7 @@ mod usage;
 pub use create_params::{CreateParams, Field, Urls};
 pub use detail::{Detail, Loc, Rejection};
 pub use item::{Item, ItemKind, items, output_text};
+pub use object::Object;
 pub use reply::{
     ReplyHead, write_function_call_item, write_message_item, write_reasoning_item, write_reply,
 };

@@ -13,7 +13,7 @@ pub(super) struct MessagesRequest {
 }
 
 fn unsupported(what: &str) -> PrepareError {
-    PrepareError::Unsupported(format!("ValueError({what:?})"))
+    PrepareError::Unsupported(what.to_owned())
 }
 
 /// Maps a request to the body of a Responses request. Keys that are not listed in the mapping are ignored.

@@ -1,7 +1,7 @@
 //! What surrounds a model server: three dialects in, two backend calls, and replies as JSON or as a replayed event stream.
 //!
 //! The backend is always called without streaming; a client that asked for a stream gets the finished reply as events.
-//! Everything here is pure: [`prepare`] turns a request body into the backend's body, [`finish`] the backend's reply
+//! All but [`server`], which makes routes and spans, is pure: [`prepare`] turns a request body into the backend's body, [`finish`] the backend's reply
 //! into the client's. A plain request is checked and handed on without a copy.
 
 mod events;
@@ -70,7 +70,7 @@ pub enum PrepareError {
     /// The body is wrong: 422 (or 400).
     #[error("the request body was refused")]
     Rejected(#[source] Rejection),
-    /// The body has something that cannot be mapped: 500, as in the reference, with this text as the JSON string.
+    /// The body has something that cannot be mapped: 500, as in the reference, saying this.
     #[error("{0}")]
     Unsupported(String),
 }
