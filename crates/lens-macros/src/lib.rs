@@ -188,7 +188,7 @@ fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream, Stri
         call.extend(parse(","));
         call.extend(name);
         body.extend([TokenTree::Group(Group::new(Delimiter::Parenthesis, call))]);
-        body.extend(parse("; #[allow(clippy::redundant_closure_call)] let lens_value ="));
+        body.extend(parse("; #[allow(clippy::redundant_closure_call, clippy::let_unit_value)] let lens_value ="));
         let mut closure = parse("move ||");
         if let Some(output) = function.output {
             closure.extend(parse("->"));

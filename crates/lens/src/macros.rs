@@ -42,6 +42,7 @@ macro_rules! managed_span {
     (@split $group:expr, $name:expr, [$($done:tt)*] => $body:expr) => {{
         #[allow(unused_mut)]
         let mut lens_guard = $crate::managed_span!(@guard $group, $name $($done)*);
+        #[allow(clippy::let_unit_value)]
         let lens_value = $body;
         $crate::__record_outcome!(lens_guard, lens_value);
         ::core::mem::drop(lens_guard);

@@ -1,0 +1,256 @@
+//! Ships OTLP bytes: gRPC over HTTP/2 or HTTP/1.1, retried within one time budget.
+//!
+//! A [`Client`] is one thread with a runtime of its own, so it neither needs nor disturbs the program's. A
+//! [`Sender`] belongs to one signal and keeps one connection; [`Sender::send`] blocks until the outcome is known
+//! or its budget is spent, and never returns an error into instrumented code.
+
+mod connection;
+mod retry;
+mod send;
+mod tls;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue, Uri};
+use tokio::sync::mpsc as channel;
+
+/// What is exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Spans.
+    Traces,
+    /// Metrics.
+    Metrics,
+    /// Log records.
+    Logs,
+}
+
+impl Signal {
+    fn grpc_path(self) -> &'static str {
+        match self {
+            Self::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+            Self::Metrics => "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+            Self::Logs => "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+        }
+    }
+}
+
+/// How OTLP is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// gRPC over HTTP/2.
+    Grpc,
+    /// Protobuf over HTTP/1.1.
+    HttpProtobuf,
+    /// JSON over HTTP/1.1; traces only.
+    HttpJson,
+}
+
+/// Where one signal goes.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// What is sent.
+    pub signal: Signal,
+    /// Full address; with HTTP including the path.
+    pub endpoint: String,
+    /// gRPC or HTTP.
+    pub protocol: Protocol,
+    /// Sent with every request.
+    pub headers: Vec<(String, String)>,
+    /// Budget of one [`Sender::send`] with all its retries.
+    pub timeout: Duration,
+    /// Compress bodies.
+    pub gzip: bool,
+    /// PEM file of trusted certificates instead of the built-in roots.
+    pub certificate: Option<PathBuf>,
+    /// PEM files of the client's certificate chain and key.
+    pub client_identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// What became of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Accepted, but for so many items (partial success).
+    Accepted {
+        /// Items that the receiver refused.
+        rejected: u64,
+    },
+    /// Refused for a reason that no retry cures.
+    Refused,
+    /// Not delivered within the budget.
+    Failed,
+}
+
+/// A target that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TargetError {
+    /// The endpoint is no http or https address.
+    #[error("endpoint {0:?} is not an http:// or https:// address")]
+    Endpoint(String),
+    /// A header that HTTP cannot carry; the value is secret.
+    #[error("header {0:?} cannot be sent")]
+    Header(String),
+    /// A file of certificates or keys that cannot be used.
+    #[error("certificates in {path:?} cannot be used")]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// TLS cannot be set up.
+    #[error("TLS cannot be set up")]
+    Tls(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Only traces have a JSON form here.
+    #[error("http/json is supported for traces only")]
+    JsonSignal,
+}
+
+/// A target made ready.
+#[derive(Debug)]
+struct Prepared {
+    signal: Signal,
+    protocol: Protocol,
+    authority: String,
+    host: String,
+    port: u16,
+    path: String,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    timeout: Duration,
+    gzip: bool,
+    tls: Option<tls::Connector>,
+}
+
+struct Job {
+    sender: Arc<tokio::sync::Mutex<send::State>>,
+    target: Arc<Prepared>,
+    body: Arc<Vec<u8>>,
+    reply: mpsc::SyncSender<Outcome>,
+}
+
+/// Jobs that may wait for the client's thread.
+const MAX_JOBS: usize = 64;
+
+/// The thread that ships.
+#[derive(Clone, Debug)]
+pub struct Client {
+    jobs: channel::Sender<Job>,
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Job").field("bytes", &self.body.len()).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Starts the thread; it ends when the client and all its senders are gone.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses the thread or the runtime's resources.
+    pub fn start() -> std::io::Result<Self> {
+        let (jobs, mut waiting) = channel::channel::<Job>(MAX_JOBS);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        std::thread::Builder::new().name("lens-otlp".to_owned()).spawn(move || {
+            runtime.block_on(async move {
+                while let Some(job) = waiting.recv().await {
+                    tokio::spawn(async move {
+                        let outcome = send::send(&job.sender, &job.target, &job.body).await;
+                        // The caller may have given up.
+                        let _ = job.reply.try_send(outcome);
+                    });
+                }
+            });
+        })?;
+        Ok(Self { jobs })
+    }
+
+    /// A sender to a target. Connects at the first request.
+    ///
+    /// # Errors
+    ///
+    /// When the target's settings cannot be used.
+    pub fn open(&self, target: Target) -> Result<Sender, TargetError> {
+        let target = Arc::new(prepare(target)?);
+        Ok(Sender { jobs: self.jobs.clone(), target, state: Arc::default() })
+    }
+}
+
+fn prepare(target: Target) -> Result<Prepared, TargetError> {
+    let invalid = || TargetError::Endpoint(target.endpoint.clone());
+    let uri: Uri = target.endpoint.trim().parse().map_err(|_| invalid())?;
+    let secure = match uri.scheme_str() {
+        Some("http") => false,
+        Some("https") => true,
+        _ => return Err(invalid()),
+    };
+    if target.protocol == Protocol::HttpJson && target.signal != Signal::Traces {
+        return Err(TargetError::JsonSignal);
+    }
+    let authority = uri.authority().ok_or_else(invalid)?;
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+    let default_port = match (target.protocol, secure) {
+        (Protocol::Grpc, _) => 4317,
+        (_, false) => 80,
+        (_, true) => 443,
+    };
+    let port = authority.port_u16().unwrap_or(default_port);
+    let path = match target.protocol {
+        Protocol::Grpc => target.signal.grpc_path().to_owned(),
+        _ => uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
+    };
+    let mut headers = Vec::with_capacity(target.headers.len());
+    for (name, value) in &target.headers {
+        let header = |_: &dyn std::error::Error| TargetError::Header(name.clone());
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|error| header(&error))?;
+        let mut value = HeaderValue::from_str(value).map_err(|error| header(&error))?;
+        value.set_sensitive(true);
+        headers.push((name, value));
+    }
+    let tls = secure.then(|| tls::Connector::new(&target, &host)).transpose()?;
+    Ok(Prepared {
+        signal: target.signal,
+        protocol: target.protocol,
+        authority: authority.as_str().rsplit('@').next().unwrap_or_default().to_owned(),
+        host,
+        port,
+        path,
+        headers,
+        timeout: target.timeout,
+        gzip: target.gzip,
+        tls,
+    })
+}
+
+/// Ships one signal. One request at a time; further callers wait within their budgets.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    jobs: channel::Sender<Job>,
+    target: Arc<Prepared>,
+    state: Arc<tokio::sync::Mutex<send::State>>,
+}
+
+impl Sender {
+    /// Sends an encoded export request and waits for its outcome. Must not be called on a thread of a runtime.
+    pub fn send(&self, body: Arc<Vec<u8>>) -> Outcome {
+        let (reply, outcome) = mpsc::sync_channel(1);
+        let job = Job {
+            sender: Arc::clone(&self.state),
+            target: Arc::clone(&self.target),
+            body,
+            reply,
+        };
+        if self.jobs.try_send(job).is_err() {
+            return Outcome::Failed;
+        }
+        // The client keeps the budget; this only covers a thread that does not run at all.
+        let patience = self.target.timeout.saturating_mul(2) + Duration::from_secs(1);
+        outcome.recv_timeout(patience).unwrap_or(Outcome::Failed)
+    }
+}

@@ -1,0 +1,272 @@
+//! Protobuf's wire format: varints, tags, length-delimited fields.
+
+/// Wire type of a varint field.
+pub const VARINT: u8 = 0;
+/// Wire type of an eight-byte field.
+pub const FIXED64: u8 = 1;
+/// Wire type of a length-delimited field.
+pub const BYTES: u8 = 2;
+/// Wire type of a four-byte field.
+pub const FIXED32: u8 = 5;
+
+/// The one-byte tag of a field with a number below 16.
+pub const fn tag(field: u8, wire_type: u8) -> u8 {
+    field << 3 | wire_type
+}
+
+/// Bytes that a varint takes.
+#[inline]
+pub const fn varint_len(value: u64) -> usize {
+    // ceil(bits / 7), with one byte for zero.
+    (((63 - (value | 1).leading_zeros()) * 9 + 73) / 64) as usize
+}
+
+/// Appends a varint.
+#[inline]
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends the tag of any field.
+pub fn put_tag(out: &mut Vec<u8>, field: u32, wire_type: u8) {
+    put_varint(out, u64::from(field) << 3 | u64::from(wire_type));
+}
+
+/// Appends a length-delimited field with a number below 16.
+#[inline]
+pub fn put_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
+    out.push(tag(field, BYTES));
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Appends a varint field with a number below 16.
+#[inline]
+pub fn put_uint(out: &mut Vec<u8>, field: u8, value: u64) {
+    out.push(tag(field, VARINT));
+    put_varint(out, value);
+}
+
+/// Appends an eight-byte field with a number below 16.
+#[inline]
+pub fn put_fixed64(out: &mut Vec<u8>, field: u8, value: u64) {
+    out.push(tag(field, FIXED64));
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Appends a double field with a number below 16.
+#[inline]
+pub fn put_double(out: &mut Vec<u8>, field: u8, value: f64) {
+    put_fixed64(out, field, value.to_bits());
+}
+
+/// Bytes of a length-delimited field with a number below 16.
+#[inline]
+pub const fn bytes_field_len(len: usize) -> usize {
+    1 + varint_len(len as u64) + len
+}
+
+/// Appends a nested message whose length is not known before: `write` fills it, then its length is put in front.
+pub fn put_message(out: &mut Vec<u8>, field: u8, write: impl FnOnce(&mut Vec<u8>)) {
+    out.push(tag(field, BYTES));
+    let at = out.len();
+    out.push(0);
+    write(out);
+    let len = out.len() - at - 1;
+    if len < 0x80 {
+        out[at] = len as u8;
+    } else {
+        let mut prefix = Vec::with_capacity(10);
+        put_varint(&mut prefix, len as u64);
+        out.splice(at..=at, prefix);
+    }
+}
+
+/// Bytes that are no protobuf message of the expected kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The input ends inside a field.
+    #[error("the message ends inside a field")]
+    Truncated,
+    /// A varint of more than ten bytes.
+    #[error("a varint is longer than ten bytes")]
+    Varint,
+    /// A tag with field number zero or an unknown wire type.
+    #[error("a field has an invalid tag")]
+    Tag,
+    /// A known field of another wire type.
+    #[error("a field has an unexpected wire type")]
+    WireType,
+    /// A string field that is not UTF-8.
+    #[error("a string is not UTF-8")]
+    Utf8,
+    /// More nesting than any sender produces.
+    #[error("values are nested too deeply")]
+    Depth,
+    /// A JSON document that is not the expected message.
+    #[error("the JSON form is invalid at {0}")]
+    Json(&'static str),
+}
+
+/// The content of one field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content<'a> {
+    /// A varint.
+    Varint(u64),
+    /// Eight bytes.
+    Fixed64(u64),
+    /// Length-delimited bytes.
+    Bytes(&'a [u8]),
+    /// Four bytes.
+    Fixed32(u32),
+}
+
+impl<'a> Content<'a> {
+    /// The bytes of a length-delimited field.
+    pub fn bytes(self) -> Result<&'a [u8], DecodeError> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes),
+            _ => Err(DecodeError::WireType),
+        }
+    }
+
+    /// The text of a string field.
+    pub fn text(self) -> Result<&'a str, DecodeError> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| DecodeError::Utf8)
+    }
+
+    /// A varint.
+    pub fn varint(self) -> Result<u64, DecodeError> {
+        match self {
+            Self::Varint(value) => Ok(value),
+            _ => Err(DecodeError::WireType),
+        }
+    }
+
+    /// Eight bytes.
+    pub fn fixed64(self) -> Result<u64, DecodeError> {
+        match self {
+            Self::Fixed64(value) => Ok(value),
+            _ => Err(DecodeError::WireType),
+        }
+    }
+
+    /// Four bytes.
+    pub fn fixed32(self) -> Result<u32, DecodeError> {
+        match self {
+            Self::Fixed32(value) => Ok(value),
+            _ => Err(DecodeError::WireType),
+        }
+    }
+}
+
+/// Walks the fields of a message; ends after the first error.
+#[derive(Clone, Copy, Debug)]
+pub struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    /// The fields of an encoded message.
+    pub const fn new(message: &'a [u8]) -> Self {
+        Self { rest: message }
+    }
+
+    fn read_varint(&mut self) -> Result<u64, DecodeError> {
+        let mut value = 0_u64;
+        for (at, byte) in self.rest.iter().enumerate().take(10) {
+            value |= u64::from(byte & 0x7f) << (7 * at);
+            if byte & 0x80 == 0 {
+                self.rest = &self.rest[at + 1..];
+                return Ok(value);
+            }
+        }
+        Err(if self.rest.len() < 10 { DecodeError::Truncated } else { DecodeError::Varint })
+    }
+
+    fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
+        let (head, rest) = self.rest.split_at_checked(len).ok_or(DecodeError::Truncated)?;
+        self.rest = rest;
+        Ok(head)
+    }
+
+    fn read(&mut self) -> Result<(u32, Content<'a>), DecodeError> {
+        let tag = self.read_varint()?;
+        let field = u32::try_from(tag >> 3).map_err(|_| DecodeError::Tag)?;
+        if field == 0 {
+            return Err(DecodeError::Tag);
+        }
+        let content = match (tag & 7) as u8 {
+            VARINT => Content::Varint(self.read_varint()?),
+            FIXED64 => {
+                let bytes = self.take(8)?.first_chunk().ok_or(DecodeError::Truncated)?;
+                Content::Fixed64(u64::from_le_bytes(*bytes))
+            }
+            BYTES => {
+                let len = self.read_varint()?;
+                let len = usize::try_from(len).map_err(|_| DecodeError::Truncated)?;
+                Content::Bytes(self.take(len)?)
+            }
+            FIXED32 => {
+                let bytes = self.take(4)?.first_chunk().ok_or(DecodeError::Truncated)?;
+                Content::Fixed32(u32::from_le_bytes(*bytes))
+            }
+            _ => return Err(DecodeError::Tag),
+        };
+        Ok((field, content))
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<(u32, Content<'a>), DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let item = self.read();
+        if item.is_err() {
+            self.rest = &[];
+        }
+        Some(item)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varint_len_agrees_with_what_is_written() {
+        for shift in 0..64 {
+            for value in [1_u64 << shift, (1_u64 << shift) - 1, u64::MAX >> shift] {
+                let mut out = Vec::new();
+                put_varint(&mut out, value);
+                assert_eq!(out.len(), varint_len(value), "{value}");
+            }
+        }
+    }
+
+    #[test]
+    fn truncated_input_is_an_error_and_ends_the_walk() {
+        let mut out = Vec::new();
+        put_bytes(&mut out, 1, b"hello");
+        for len in 1..out.len() {
+            let items: Vec<_> = Fields::new(&out[..len]).collect();
+            assert_eq!(items, [Err(DecodeError::Truncated)], "{len}");
+        }
+    }
+
+    #[test]
+    fn long_nested_message_gets_a_long_length() {
+        let mut out = Vec::new();
+        put_message(&mut out, 3, |out| out.extend_from_slice(&[7; 300]));
+        let (field, content) = Fields::new(&out).next().expect("one field").expect("valid");
+        assert_eq!((field, content.bytes().map(<[u8]>::len)), (3, Ok(300)));
+    }
+}

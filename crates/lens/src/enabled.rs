@@ -1,0 +1,46 @@
+//! The face with telemetry.
+
+mod attributes;
+mod clock;
+mod console;
+mod context;
+mod future;
+mod group;
+mod guard;
+mod handle;
+mod ids;
+pub mod metrics;
+mod outcome;
+mod otlp;
+mod pipeline;
+mod propagation;
+mod resource;
+mod sampling;
+mod span;
+mod value;
+
+pub use attributes::AttributeValue;
+pub use clock::now_unix_nanos;
+pub use context::{Context, ContextGuard, SpanContext, promote_baggage_keys};
+pub use future::{InContext, InSpan, SpanFuture};
+pub use group::{
+    ALWAYS, Group, GroupSelection, Preset, is_span_group_enabled, register, resolve_groups,
+};
+pub use guard::SpanGuard;
+pub use handle::{TelemetryHandle, setup_telemetry, setup_telemetry_with};
+pub use ids::{SpanId, TraceId};
+pub use pipeline::{ExportOutcome, InMemorySpans, SpanBatch, SpanExporter};
+pub use span::{Span, SpanBuilder};
+pub use value::Value;
+
+#[doc(hidden)]
+pub mod __private {
+    pub use super::future::trace_future;
+    pub use super::guard::function_guard;
+    pub use super::outcome::{Outcome, RecordAny, RecordError, RecordOpaqueError};
+}
+
+/// Locks a mutex whose data stays meaningful after a panic of another holder.
+fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,260 @@
+//! The current context of a thread, and what it carries.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::{Arc, RwLock};
+
+use super::attributes::{AttributeBytes, ValueLimits};
+use super::ids::{SpanId, TraceId};
+use super::span::Span;
+
+/// What identifies a span across processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpanContext {
+    trace_id: TraceId,
+    span_id: SpanId,
+    flags: u8,
+    remote: bool,
+}
+
+/// W3C: the trace is recorded.
+pub(super) const FLAG_SAMPLED: u8 = 1;
+/// W3C level 2: the trace id is random in its last 56 bits.
+pub(super) const FLAG_RANDOM: u8 = 2;
+
+impl SpanContext {
+    /// A context of known ids; `sampled` says whether its trace is recorded.
+    pub const fn new(trace_id: TraceId, span_id: SpanId, sampled: bool) -> Self {
+        Self { trace_id, span_id, flags: sampled as u8, remote: false }
+    }
+
+    pub(super) const fn with_flags(
+        trace_id: TraceId,
+        span_id: SpanId,
+        flags: u8,
+        remote: bool,
+    ) -> Self {
+        Self { trace_id, span_id, flags, remote }
+    }
+
+    /// The trace.
+    pub const fn trace_id(&self) -> TraceId {
+        self.trace_id
+    }
+
+    /// The span.
+    pub const fn span_id(&self) -> SpanId {
+        self.span_id
+    }
+
+    /// Whether both ids are not zero.
+    pub const fn is_valid(&self) -> bool {
+        self.trace_id.is_valid() && self.span_id.is_valid()
+    }
+
+    /// Whether its trace is recorded.
+    pub const fn is_sampled(&self) -> bool {
+        self.flags & FLAG_SAMPLED != 0
+    }
+
+    /// Whether it came from another process.
+    pub const fn is_remote(&self) -> bool {
+        self.remote
+    }
+
+    pub(super) const fn flags(&self) -> u8 {
+        self.flags
+    }
+}
+
+/// One entry of baggage.
+#[derive(Clone, Debug)]
+pub(super) struct BaggageEntry {
+    pub key: Cow<'static, str>,
+    pub value: String,
+    /// Properties as they came, without the leading semicolon.
+    pub metadata: String,
+}
+
+/// What contexts of one request share.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shared {
+    pub tracestate: Option<Box<str>>,
+    pub baggage: Vec<BaggageEntry>,
+    /// Promoted baggage, encoded once.
+    pub attributes: AttributeBytes,
+}
+
+impl Shared {
+    pub(super) fn new(tracestate: Option<Box<str>>, baggage: Vec<BaggageEntry>) -> Self {
+        let attributes = promoted_attributes(&baggage);
+        Self { tracestate, baggage, attributes }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.tracestate.is_none() && self.baggage.is_empty()
+    }
+}
+
+static PROMOTED: RwLock<Vec<&'static str>> = RwLock::new(Vec::new());
+
+/// Baggage entries of these keys become attributes of every span started below them.
+///
+/// A value of a key that ends in `.index` becomes an integer if it looks like one. Holds for contexts made later.
+pub fn promote_baggage_keys(keys: &'static [&'static str]) {
+    let mut promoted = PROMOTED.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for key in keys {
+        if !promoted.contains(key) {
+            promoted.push(key);
+        }
+    }
+}
+
+fn promoted_attributes(baggage: &[BaggageEntry]) -> AttributeBytes {
+    let mut attributes = AttributeBytes::default();
+    let promoted = PROMOTED.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for entry in baggage.iter().filter(|entry| promoted.contains(&&*entry.key)) {
+        let number = entry.key.ends_with(".index").then(|| entry.value.parse::<i64>().ok()).flatten();
+        match number {
+            Some(number) => attributes.put(&entry.key, &number, ValueLimits::NONE),
+            None => attributes.put(&entry.key, entry.value.as_str(), ValueLimits::NONE),
+        }
+    }
+    attributes
+}
+
+/// Where work belongs: the current span (maybe of another process), tracestate and baggage.
+///
+/// Cloning costs one reference count.
+#[derive(Clone, Default)]
+pub struct Context {
+    span: SpanContext,
+    shared: Option<Arc<Shared>>,
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Context").field("span", &self.span).finish_non_exhaustive()
+    }
+}
+
+thread_local! {
+    static CURRENT: RefCell<Context> = const { RefCell::new(Context::EMPTY) };
+}
+
+impl Context {
+    const EMPTY: Self = Self {
+        span: SpanContext::with_flags(TraceId { high: 0, low: 0 }, SpanId(0), 0, false),
+        shared: None,
+    };
+
+    pub(super) fn from_parts(span: SpanContext, shared: Option<Arc<Shared>>) -> Self {
+        Self { span, shared }
+    }
+
+    pub(super) fn shared(&self) -> Option<&Arc<Shared>> {
+        self.shared.as_ref()
+    }
+
+    /// The context of this thread, or of the future that it polls.
+    pub fn current() -> Self {
+        Self::with_current(Self::clone)
+    }
+
+    /// Lends the current context without cloning it.
+    pub(super) fn with_current<R>(read: impl FnOnce(&Self) -> R) -> R {
+        let mut read = Some(read);
+        let result = CURRENT.try_with(|current| {
+            let current = current.try_borrow().ok()?;
+            read.take().map(|read| read(&current))
+        });
+        match (result, read) {
+            (Ok(Some(result)), _) => result,
+            (_, Some(read)) => read(&Self::EMPTY),
+            // `read` is taken only where its result is returned.
+            (_, None) => unreachable!("the reader ran without a result"),
+        }
+    }
+
+    /// A context without a span, tracestate and baggage.
+    pub const fn empty() -> Self {
+        Self::EMPTY
+    }
+
+    /// The context of work below a span; this context when the span does not exist.
+    pub fn with_span(&self, span: &Span) -> Self {
+        let Some(own) = span.own_context() else { return self.clone() };
+        let shared = match &self.shared {
+            // Vendor state belongs to its trace.
+            Some(shared) if shared.tracestate.is_some() && own.trace_id != self.span.trace_id => {
+                let shared = Shared { tracestate: None, ..Shared::clone(shared) };
+                (!shared.is_empty()).then(|| Arc::new(shared))
+            }
+            other => other.clone(),
+        };
+        Self { span: own, shared }
+    }
+
+    /// This context with entries of baggage added or replaced; unchanged while telemetry is off.
+    pub fn with_baggage(&self, entries: &[(&'static str, String)]) -> Self {
+        if !super::handle::is_active() {
+            return self.clone();
+        }
+        let (tracestate, mut baggage) = match &self.shared {
+            Some(shared) => (shared.tracestate.clone(), shared.baggage.clone()),
+            None => (None, Vec::new()),
+        };
+        for (key, value) in entries {
+            baggage.retain(|entry| entry.key != *key);
+            baggage.push(BaggageEntry {
+                key: Cow::Borrowed(key),
+                value: value.clone(),
+                metadata: String::new(),
+            });
+        }
+        Self { span: self.span, shared: Some(Arc::new(Shared::new(tracestate, baggage))) }
+    }
+
+    /// The value of an entry of baggage.
+    pub fn baggage(&self, key: &str) -> Option<&str> {
+        let baggage = &self.shared.as_ref()?.baggage;
+        baggage.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str())
+    }
+
+    /// The span below which work happens; invalid when there is none.
+    pub fn span_context(&self) -> SpanContext {
+        self.span
+    }
+
+    /// Makes it current on this thread until the guard is dropped.
+    pub fn attach(self) -> ContextGuard {
+        ContextGuard { previous: Some(swap_current(self)), not_send: PhantomData }
+    }
+}
+
+/// Makes a context current and returns the one before.
+pub(super) fn swap_current(context: Context) -> Context {
+    CURRENT
+        .try_with(|current| current.try_borrow_mut().map(|mut current| std::mem::replace(&mut *current, context)))
+        .ok()
+        .and_then(Result::ok)
+        .unwrap_or_default()
+}
+
+/// Restores the context that was current before; not `Send`, because it belongs to one thread.
+#[derive(Debug)]
+#[must_use = "the context is current only while the guard lives"]
+pub struct ContextGuard {
+    previous: Option<Context>,
+    not_send: PhantomData<*const ()>,
+}
+
+impl Drop for ContextGuard {
+    fn drop(&mut self) {
+        if let Some(previous) = self.previous.take() {
+            drop(swap_current(previous));
+        }
+    }
+}

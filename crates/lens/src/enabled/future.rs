@@ -1,0 +1,165 @@
+//! Futures that are polled inside their span.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context as TaskContext, Poll};
+
+use pin_project_lite::pin_project;
+
+use super::context::{Context, ContextGuard};
+use super::group::Group;
+use super::guard::record_panic;
+use super::span::Span;
+use crate::semconv;
+
+/// Runs a future inside a span or context, entered anew on every poll.
+pub trait InSpan: Future + Sized {
+    /// Makes the span current while the future is polled and ends it when the future is done.
+    ///
+    /// If the future is dropped before, the span ends then, with [`semconv::CANCELLED`].
+    fn in_span(self, span: Span) -> SpanFuture<Self> {
+        let context = span.entered_context();
+        SpanFuture { future: self, traced: Traced { span: Some(span), context } }
+    }
+
+    /// Makes the context current while the future is polled.
+    fn in_context(self, context: Context) -> InContext<Self> {
+        InContext { future: self, context }
+    }
+}
+
+impl<F: Future> InSpan for F {}
+
+/// Ends the span as cancelled, unless it was taken out before.
+#[derive(Debug)]
+struct Traced {
+    span: Option<Span>,
+    context: Option<Context>,
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        if let Some(span) = &mut self.span
+            && span.is_recording()
+            && !record_panic(span)
+        {
+            span.set(semconv::CANCELLED, true);
+        }
+    }
+}
+
+/// One poll: the context is current, and a panic ends the span with an `exception`.
+struct Entered<'a> {
+    traced: &'a mut Traced,
+    context: Option<ContextGuard>,
+}
+
+impl<'a> Entered<'a> {
+    fn enter(traced: &'a mut Traced) -> Self {
+        let context = traced.context.clone().map(Context::attach);
+        Self { traced, context }
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.context.take();
+        if std::thread::panicking()
+            && let Some(mut span) = self.traced.span.take()
+        {
+            record_panic(&mut span);
+        }
+    }
+}
+
+pin_project! {
+    /// A future in a span; see [`InSpan::in_span`].
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless polled"]
+    pub struct SpanFuture<F> {
+        #[pin]
+        future: F,
+        traced: Traced,
+    }
+}
+
+impl<F: Future> Future for SpanFuture<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let entered = Entered::enter(this.traced);
+        let poll = this.future.poll(task);
+        drop(entered);
+        if poll.is_ready() {
+            this.traced.span.take();
+        }
+        poll
+    }
+}
+
+pin_project! {
+    /// A future in a context; see [`InSpan::in_context`].
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless polled"]
+    pub struct InContext<F> {
+        #[pin]
+        future: F,
+        context: Context,
+    }
+}
+
+impl<F: Future> Future for InContext<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let guard = this.context.clone().attach();
+        let poll = this.future.poll(task);
+        drop(guard);
+        poll
+    }
+}
+
+pin_project! {
+    /// What an asynchronous `#[trace_fn]` awaits: the group is asked at the first poll.
+    #[doc(hidden)]
+    #[derive(Debug)]
+    pub struct FunctionFuture<F, R> {
+        #[pin]
+        future: F,
+        traced: Traced,
+        record: Option<R>,
+    }
+}
+
+impl<F: Future, R: FnOnce(&mut Span, &F::Output)> Future for FunctionFuture<F, R> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let entered = Entered::enter(this.traced);
+        let poll = this.future.poll(task);
+        drop(entered);
+        if let Poll::Ready(output) = &poll
+            && let Some(mut span) = this.traced.span.take()
+            && let Some(record) = this.record.take()
+        {
+            record(&mut span, output);
+        }
+        poll
+    }
+}
+
+#[doc(hidden)]
+pub fn trace_future<F: Future, R: FnOnce(&mut Span, &F::Output)>(
+    group: &'static Group,
+    name: impl Into<Cow<'static, str>>,
+    future: F,
+    record: R,
+) -> FunctionFuture<F, R> {
+    let span = group.is_enabled().then(|| Span::start(group, name));
+    let context = span.as_ref().and_then(Span::entered_context);
+    FunctionFuture { future, traced: Traced { span, context }, record: Some(record) }
+}

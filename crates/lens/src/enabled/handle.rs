@@ -1,0 +1,158 @@
+//! Setting telemetry up, once per process, and taking it down.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use super::console::ConsoleSpans;
+use super::metrics::reader::MetricReader;
+use super::otlp::{OtlpSpans, start_client};
+use super::pipeline::{InMemorySpans, Pipeline, SpanExporter};
+use super::{clock, group, propagation, resource, sampling};
+use crate::config::{ExporterKind, LensConfig, SpanLimits};
+use crate::{PipelineSnapshot, SetupError};
+
+static SET_UP: AtomicBool = AtomicBool::new(false);
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+static LIMITS: OnceLock<SpanLimits> = OnceLock::new();
+
+/// Whether telemetry is on in this process.
+#[inline]
+pub(super) fn is_active() -> bool {
+    ACTIVE.load(Ordering::Relaxed)
+}
+
+pub(super) fn span_limits() -> &'static SpanLimits {
+    LIMITS.get_or_init(SpanLimits::default)
+}
+
+/// Starts telemetry for this process.
+///
+/// With `enabled` false nothing is started and the handle exports nothing; this may be repeated.
+///
+/// # Errors
+///
+/// [`SetupError::AlreadySetUp`] on a second enabled call, or when an exporter or its thread cannot be made; then
+/// all groups are off.
+pub fn setup_telemetry(config: LensConfig) -> Result<TelemetryHandle, SetupError> {
+    setup_telemetry_with(config, Vec::new())
+}
+
+/// Starts telemetry with exporters of spans besides the configured one.
+///
+/// # Errors
+///
+/// As [`setup_telemetry`].
+pub fn setup_telemetry_with(
+    config: LensConfig,
+    mut exporters: Vec<Box<dyn SpanExporter>>,
+) -> Result<TelemetryHandle, SetupError> {
+    if !config.enabled {
+        return Ok(TelemetryHandle { inner: None });
+    }
+    if SET_UP.swap(true, Ordering::SeqCst) {
+        return Err(SetupError::AlreadySetUp);
+    }
+    let _ = LIMITS.set(config.limits);
+    sampling::set(config.sampler);
+    propagation::set(config.propagators);
+    clock::anchor();
+    let resource = resource::encode(&resource::attributes(&config));
+    let uses_otlp = [config.traces_exporter, config.metrics_exporter].contains(&ExporterKind::Otlp);
+    let client = if uses_otlp { Some(start_client()?) } else { None };
+
+    let memory = InMemorySpans::default();
+    match (config.traces_exporter, &client) {
+        (ExporterKind::Otlp, Some(client)) => {
+            exporters.push(Box::new(OtlpSpans::new(client, &config)?));
+        }
+        (ExporterKind::Console, _) => exporters.push(Box::new(ConsoleSpans)),
+        (ExporterKind::Memory, _) => exporters.push(Box::new(memory.clone())),
+        _ => {}
+    }
+    let pipeline = if exporters.is_empty() {
+        None
+    } else {
+        Some(Pipeline::start(&config.batch, resource.clone(), exporters)?)
+    };
+    let metrics = MetricReader::start(&config, resource, client.as_ref(), pipeline.as_ref())?;
+    let warnings = if pipeline.is_some() { group::enable(&config.span_groups) } else { Vec::new() };
+    ACTIVE.store(true, Ordering::Relaxed);
+    Ok(TelemetryHandle { inner: Some(Arc::new(Inner { pipeline, metrics, memory, warnings })) })
+}
+
+struct Inner {
+    pipeline: Option<Arc<Pipeline>>,
+    metrics: Option<MetricReader>,
+    memory: InMemorySpans,
+    warnings: Vec<String>,
+}
+
+/// The way to a process's telemetry; cheap to clone.
+#[derive(Clone)]
+pub struct TelemetryHandle {
+    inner: Option<Arc<Inner>>,
+}
+
+impl std::fmt::Debug for TelemetryHandle {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("TelemetryHandle").field("exporting", &self.is_exporting()).finish()
+    }
+}
+
+impl TelemetryHandle {
+    /// Whether anything leaves this process.
+    pub fn is_exporting(&self) -> bool {
+        is_active()
+            && self
+                .inner
+                .as_ref()
+                .is_some_and(|inner| inner.pipeline.is_some() || inner.metrics.is_some())
+    }
+
+    /// Exports what ended before the call; false when that takes longer than `timeout`.
+    pub fn force_flush(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
+        let Some(inner) = &self.inner else { return true };
+        let spans = inner.pipeline.as_ref().is_none_or(|pipeline| pipeline.flush(timeout));
+        let left = deadline.saturating_duration_since(Instant::now());
+        inner.metrics.as_ref().is_none_or(|metrics| metrics.flush(left)) && spans
+    }
+
+    /// Switches every group off, exports what is left and stops the threads; false when that takes longer.
+    ///
+    /// May be called again, from any thread; the first call decides what is still sent.
+    pub fn shutdown(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
+        let Some(inner) = &self.inner else { return true };
+        ACTIVE.store(false, Ordering::Relaxed);
+        group::disable_all();
+        let spans = inner.pipeline.as_ref().is_none_or(|pipeline| pipeline.shut_down(timeout));
+        let left = deadline.saturating_duration_since(Instant::now());
+        inner.metrics.as_ref().is_none_or(|metrics| metrics.shut_down(left)) && spans
+    }
+
+    /// What became of every span that ended.
+    pub fn snapshot(&self) -> PipelineSnapshot {
+        let pipeline = self.inner.as_ref().and_then(|inner| inner.pipeline.as_ref());
+        pipeline.map(|pipeline| pipeline.snapshot()).unwrap_or_default()
+    }
+
+    /// What setup did other than asked, one line each.
+    pub fn warnings(&self) -> Vec<String> {
+        self.inner.as_ref().map(|inner| inner.warnings.clone()).unwrap_or_default()
+    }
+
+    /// The spans kept by [`ExporterKind::Memory`].
+    pub fn memory(&self) -> InMemorySpans {
+        self.inner.as_ref().map(|inner| inner.memory.clone()).unwrap_or_default()
+    }
+
+    /// Switches groups as another setup would; returns warnings about unknown names.
+    pub fn set_span_groups(&self, spec: &str) -> Vec<String> {
+        match &self.inner {
+            Some(inner) if inner.pipeline.is_some() && is_active() => group::enable(spec),
+            _ => Vec::new(),
+        }
+    }
+}

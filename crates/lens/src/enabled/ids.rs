@@ -1,0 +1,139 @@
+//! Trace and span ids.
+//!
+//! Each thread has a generator of its own, seeded from the operating system's randomness through the standard
+//! library's hash keys, so that no seed set by a program can make two processes draw the same ids.
+
+use std::cell::Cell;
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::BuildHasher;
+
+/// Id of a trace; displays as 32 lower-case hex digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TraceId {
+    pub(super) high: u64,
+    pub(super) low: u64,
+}
+
+impl TraceId {
+    /// The id of 16 bytes in network order.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        let number = u128::from_be_bytes(bytes);
+        Self { high: (number >> 64) as u64, low: number as u64 }
+    }
+
+    /// 16 bytes in network order.
+    pub const fn to_bytes(self) -> [u8; 16] {
+        ((self.high as u128) << 64 | self.low as u128).to_be_bytes()
+    }
+
+    /// Whether it is not all zeros.
+    pub const fn is_valid(self) -> bool {
+        self.high | self.low != 0
+    }
+
+    pub(super) fn random() -> Self {
+        let (high, low) = (random(), random());
+        Self { high, low: if high | low == 0 { 1 } else { low } }
+    }
+}
+
+impl fmt::Display for TraceId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:016x}{:016x}", self.high, self.low)
+    }
+}
+
+/// Id of a span; displays as 16 lower-case hex digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SpanId(pub(super) u64);
+
+impl SpanId {
+    /// The id of 8 bytes in network order.
+    pub const fn from_bytes(bytes: [u8; 8]) -> Self {
+        Self(u64::from_be_bytes(bytes))
+    }
+
+    /// 8 bytes in network order.
+    pub const fn to_bytes(self) -> [u8; 8] {
+        self.0.to_be_bytes()
+    }
+
+    /// Whether it is not all zeros.
+    pub const fn is_valid(self) -> bool {
+        self.0 != 0
+    }
+
+    pub(super) fn random() -> Self {
+        Self(random().max(1))
+    }
+}
+
+impl fmt::Display for SpanId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:016x}", self.0)
+    }
+}
+
+thread_local! {
+    static STATE: Cell<[u64; 4]> = Cell::new(seed());
+}
+
+fn seed() -> [u64; 4] {
+    let keys = RandomState::new();
+    let process = std::process::id();
+    let mut seed = [0; 4];
+    for (salt, word) in seed.iter_mut().enumerate() {
+        *word = keys.hash_one((salt, process));
+    }
+    // xoshiro must not start at zero.
+    seed[0] |= 1;
+    seed
+}
+
+/// xoshiro256++.
+pub(super) fn random() -> u64 {
+    STATE
+        .try_with(|cell| {
+            let mut state = cell.get();
+            let result =
+                state[0].wrapping_add(state[3]).rotate_left(23).wrapping_add(state[0]);
+            let shifted = state[1] << 17;
+            state[2] ^= state[0];
+            state[3] ^= state[1];
+            state[1] ^= state[2];
+            state[0] ^= state[3];
+            state[2] ^= shifted;
+            state[3] = state[3].rotate_left(45);
+            cell.set(state);
+            result
+        })
+        .unwrap_or_else(|_| seed()[1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn ids_of_several_threads_are_distinct() {
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                std::thread::spawn(|| (0..5_000).map(|_| SpanId::random()).collect::<Vec<_>>())
+            })
+            .collect();
+        let ids: HashSet<SpanId> =
+            threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect();
+        assert_eq!(ids.len(), 20_000);
+        assert!(!ids.contains(&SpanId(0)));
+    }
+
+    #[test]
+    fn ids_display_as_padded_hex() {
+        let trace = TraceId::from_bytes(1_u128.to_be_bytes());
+        assert_eq!(trace.to_string(), "00000000000000000000000000000001");
+        assert_eq!(SpanId(0xab).to_string(), "00000000000000ab");
+        assert_eq!(TraceId::from_bytes(trace.to_bytes()), trace);
+    }
+}

@@ -1,0 +1,201 @@
+//! The thread that exports metrics, and the pipeline's metrics about itself.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use lens_otlp::client::{Client, Outcome, Sender};
+use lens_otlp::metrics::Interval;
+
+use super::{Counter, Gauge, aggregate, console, encode, set_enabled};
+use crate::config::{ExporterKind, LensConfig, Signal};
+use crate::enabled::pipeline::Pipeline;
+use crate::enabled::{clock, lock, otlp};
+use crate::semconv::pipeline as names;
+use crate::{PipelineSnapshot, SetupError, Value};
+
+enum Target {
+    Otlp(Sender),
+    Console,
+    /// Kept by the instruments, exported by nobody.
+    Memory,
+}
+
+#[derive(Debug, Default)]
+struct Control {
+    flush_asked: u64,
+    flush_done: u64,
+    stopping: bool,
+    stopped: bool,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    control: Mutex<Control>,
+    changed: Condvar,
+}
+
+impl Shared {
+    /// Asks for an export and waits for it.
+    fn ask(&self, timeout: Duration, ask: impl FnOnce(&mut Control)) -> bool {
+        let deadline = Instant::now() + timeout;
+        let mut control = lock(&self.control);
+        if control.stopped {
+            return true;
+        }
+        control.flush_asked += 1;
+        let ticket = control.flush_asked;
+        ask(&mut control);
+        self.changed.notify_all();
+        while control.flush_done < ticket && !control.stopped {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.changed.wait_timeout(control, left);
+            control = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+}
+
+/// Exports metrics every interval and once at the end.
+#[derive(Debug)]
+pub(in crate::enabled) struct MetricReader {
+    shared: Arc<Shared>,
+}
+
+impl MetricReader {
+    /// Starts the thread; `None` when metrics are off.
+    pub(in crate::enabled) fn start(
+        config: &LensConfig,
+        resource: Vec<u8>,
+        client: Option<&Client>,
+        pipeline: Option<&Arc<Pipeline>>,
+    ) -> Result<Option<Self>, SetupError> {
+        let target = match (config.metrics_exporter, client) {
+            (ExporterKind::Otlp, Some(client)) => {
+                Target::Otlp(otlp::sender(client, Signal::Metrics, &config.metrics_otlp)?)
+            }
+            (ExporterKind::Console, _) => Target::Console,
+            (ExporterKind::Memory, _) => Target::Memory,
+            _ => return Ok(None),
+        };
+        aggregate::CARDINALITY_LIMIT.store(config.metric_cardinality_limit, Ordering::Relaxed);
+        if let Some(pipeline) = pipeline {
+            observe_pipeline(pipeline);
+        }
+        let shared = Arc::new(Shared::default());
+        let worker = Worker {
+            shared: Arc::clone(&shared),
+            target,
+            resource,
+            interval: config.metric_interval.max(Duration::from_millis(1)),
+            start_nanos: clock::now_unix_nanos(),
+        };
+        std::thread::Builder::new()
+            .name("lens-metrics".to_owned())
+            .spawn(move || worker.run())
+            .map_err(|error| SetupError::Thread { reason: error.to_string() })?;
+        set_enabled(true);
+        Ok(Some(Self { shared }))
+    }
+
+    /// Exports now; false when that takes longer.
+    pub(in crate::enabled) fn flush(&self, timeout: Duration) -> bool {
+        self.shared.ask(timeout, |_| {})
+    }
+
+    /// Exports a last time and stops; false when that takes longer.
+    pub(in crate::enabled) fn shut_down(&self, timeout: Duration) -> bool {
+        let done = self.shared.ask(timeout, |control| control.stopping = true);
+        set_enabled(false);
+        done
+    }
+}
+
+struct Worker {
+    shared: Arc<Shared>,
+    target: Target,
+    resource: Vec<u8>,
+    interval: Duration,
+    start_nanos: u64,
+}
+
+impl Worker {
+    fn run(&self) {
+        let mut next = Instant::now() + self.interval;
+        loop {
+            let (ticket, stopping) = {
+                let mut control = lock(&self.shared.control);
+                loop {
+                    let left = next.saturating_duration_since(Instant::now());
+                    if control.flush_asked > control.flush_done || left.is_zero() {
+                        break;
+                    }
+                    let waited = self.shared.changed.wait_timeout(control, left);
+                    control = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+                (control.flush_asked, control.stopping)
+            };
+            self.export();
+            // Measured from now: an export that took long is not followed by a burst.
+            next = Instant::now() + self.interval;
+            let mut control = lock(&self.shared.control);
+            control.flush_done = ticket;
+            control.stopped = stopping;
+            drop(control);
+            self.shared.changed.notify_all();
+            if stopping {
+                return;
+            }
+        }
+    }
+
+    fn export(&self) {
+        let interval =
+            Interval { start_nanos: self.start_nanos, end_nanos: clock::now_unix_nanos() };
+        let Some(request) = encode::request(&self.resource, interval) else { return };
+        match &self.target {
+            Target::Otlp(sender) => {
+                if !matches!(sender.send(Arc::new(request)), Outcome::Accepted { .. }) {
+                    EXPORT_FAILURES.add(1, &[]);
+                }
+            }
+            Target::Console => console::write(&request),
+            Target::Memory => {}
+        }
+    }
+}
+
+static EXPORT_FAILURES: Counter =
+    Counter::new(names::EXPORT_FAILURES, "{export}", "Exports that failed");
+
+fn observe_pipeline(pipeline: &Arc<Pipeline>) {
+    let read = |pipeline: &Arc<Pipeline>| {
+        let pipeline = Arc::downgrade(pipeline);
+        move || pipeline.upgrade().map(|pipeline| pipeline.snapshot()).unwrap_or_default()
+    };
+    let snapshot = read(pipeline);
+    Counter::observable(names::SPANS_ENDED, "{span}", "Spans that ended", move || {
+        vec![(Vec::new(), snapshot().ended)]
+    });
+    let snapshot = read(pipeline);
+    Counter::observable(names::SPANS_EXPORTED, "{span}", "Spans acknowledged", move || {
+        vec![(Vec::new(), snapshot().exported)]
+    });
+    let snapshot = read(pipeline);
+    Counter::observable(names::SPANS_DROPPED, "{span}", "Spans lost, by reason", move || {
+        let PipelineSnapshot { rejected, dropped, .. } = snapshot();
+        let rejected = (rejected > 0).then_some(("rejected", rejected));
+        let reasons = dropped.into_iter().chain(rejected);
+        reasons
+            .map(|(reason, count)| (vec![(names::REASON, Value::from_static(reason))], count))
+            .collect()
+    });
+    let snapshot = read(pipeline);
+    Gauge::observable(names::SPANS_QUEUED, "{span}", "Spans that wait", move || {
+        vec![(Vec::new(), snapshot().queued as f64)]
+    });
+}
+

@@ -1,0 +1,366 @@
+//! W3C trace context (level 2) and baggage, in and out of text carriers.
+//!
+//! A malformed `traceparent` gives no parent and discards `tracestate`; a malformed `tracestate` is discarded
+//! alone; a malformed member of baggage is skipped. Versions after 00 are read as far as 00 goes.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::context::{BaggageEntry, Context, FLAG_RANDOM, FLAG_SAMPLED, Shared, SpanContext};
+use super::ids::{SpanId, TraceId};
+use crate::config::Propagators;
+use crate::env_vars;
+use crate::semconv::{BAGGAGE_HEADER, TRACEPARENT_HEADER, TRACESTATE_HEADER};
+
+static TRACE_CONTEXT: AtomicBool = AtomicBool::new(true);
+static BAGGAGE: AtomicBool = AtomicBool::new(true);
+
+/// Longest baggage that is read, as the specification asks to support.
+const MAX_BAGGAGE_BYTES: usize = 8192;
+const MAX_BAGGAGE_ENTRIES: usize = 180;
+const MAX_TRACESTATE_MEMBERS: usize = 32;
+
+/// Sets what crosses process boundaries.
+pub(super) fn set(propagators: Propagators) {
+    TRACE_CONTEXT.store(propagators.trace_context, Ordering::Relaxed);
+    BAGGAGE.store(propagators.baggage, Ordering::Relaxed);
+}
+
+impl Context {
+    /// Reads the headers `traceparent`, `tracestate` and `baggage`.
+    pub fn extract<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Self {
+        Self::parse(
+            get(TRACEPARENT_HEADER),
+            || get(TRACESTATE_HEADER),
+            get(BAGGAGE_HEADER),
+        )
+    }
+
+    /// Reads the variables `TRACEPARENT`, `TRACESTATE` and `BAGGAGE`.
+    pub fn from_env(get: impl Fn(&str) -> Option<String>) -> Self {
+        let traceparent = get(env_vars::TRACEPARENT);
+        let tracestate = get(env_vars::TRACESTATE);
+        let baggage = get(env_vars::BAGGAGE);
+        Self::parse(traceparent.as_deref(), || tracestate.as_deref(), baggage.as_deref())
+    }
+
+    fn parse<'a>(
+        traceparent: Option<&str>,
+        tracestate: impl FnOnce() -> Option<&'a str>,
+        baggage: Option<&str>,
+    ) -> Self {
+        let traceparent = traceparent.filter(|_| TRACE_CONTEXT.load(Ordering::Relaxed));
+        let span = traceparent.and_then(parse_traceparent);
+        let tracestate = span.and_then(|_| tracestate()).and_then(parse_tracestate);
+        let baggage = match baggage {
+            Some(text) if BAGGAGE.load(Ordering::Relaxed) => parse_baggage(text),
+            _ => Vec::new(),
+        };
+        let shared = (tracestate.is_some() || !baggage.is_empty())
+            .then(|| Arc::new(Shared::new(tracestate, baggage)));
+        Self::from_parts(span.unwrap_or_default(), shared)
+    }
+
+    /// Writes `traceparent` (and `tracestate`) when there is a span, and `baggage` when there are entries.
+    pub fn inject(&self, mut set: impl FnMut(&'static str, &str)) {
+        let span = self.span_context();
+        let trace_context = span.is_valid() && TRACE_CONTEXT.load(Ordering::Relaxed);
+        if trace_context {
+            set(TRACEPARENT_HEADER, traceparent_text(&mut [0; TRACEPARENT_LEN], span));
+        }
+        let Some(shared) = self.shared() else { return };
+        if let Some(tracestate) = shared.tracestate.as_deref().filter(|_| trace_context) {
+            set(TRACESTATE_HEADER, tracestate);
+        }
+        if !shared.baggage.is_empty() && BAGGAGE.load(Ordering::Relaxed) {
+            set(BAGGAGE_HEADER, &shared.baggage_text());
+        }
+    }
+}
+
+const TRACEPARENT_LEN: usize = 55;
+
+fn traceparent_text(buffer: &mut [u8; TRACEPARENT_LEN], span: SpanContext) -> &str {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut hex = |at: usize, bytes: &[u8]| {
+        for (index, byte) in bytes.iter().enumerate() {
+            buffer[at + 2 * index] = DIGITS[usize::from(byte >> 4)];
+            buffer[at + 2 * index + 1] = DIGITS[usize::from(byte & 15)];
+        }
+    };
+    hex(0, &[0]);
+    hex(3, &span.trace_id().to_bytes());
+    hex(36, &span.span_id().to_bytes());
+    hex(53, &[span.flags()]);
+    for at in [2, 35, 52] {
+        buffer[at] = b'-';
+    }
+    std::str::from_utf8(buffer).unwrap_or_default()
+}
+
+fn hex_value(bytes: &[u8]) -> Option<u64> {
+    bytes.iter().try_fold(0, |value, byte| {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            _ => return None,
+        };
+        Some(value << 4 | u64::from(digit))
+    })
+}
+
+fn parse_traceparent(text: &str) -> Option<SpanContext> {
+    let bytes = text.trim_matches([' ', '\t']).as_bytes();
+    let head = bytes.get(..TRACEPARENT_LEN)?;
+    let version = hex_value(&head[..2])?;
+    let dashes = [2, 35, 52].iter().all(|at| head[*at] == b'-');
+    let tail_fits = match version {
+        0 => bytes.len() == TRACEPARENT_LEN,
+        0xff => false,
+        _ => matches!(bytes.get(TRACEPARENT_LEN), None | Some(b'-')),
+    };
+    if !dashes || !tail_fits {
+        return None;
+    }
+    let trace_id = TraceId { high: hex_value(&head[3..19])?, low: hex_value(&head[19..35])? };
+    let span_id = SpanId(hex_value(&head[36..52])?);
+    let flags = hex_value(&head[53..55])? as u8 & (FLAG_SAMPLED | FLAG_RANDOM);
+    let context = SpanContext::with_flags(trace_id, span_id, flags, true);
+    context.is_valid().then_some(context)
+}
+
+fn parse_tracestate(text: &str) -> Option<Box<str>> {
+    let mut keys: Vec<&str> = Vec::new();
+    for member in text.split(',') {
+        let member = member.trim_matches([' ', '\t']);
+        if member.is_empty() {
+            continue;
+        }
+        let (key, value) = member.split_once('=')?;
+        if !is_tracestate_key(key) || !is_tracestate_value(value) || keys.contains(&key) {
+            return None;
+        }
+        keys.push(key);
+    }
+    let text = text.trim_matches([' ', '\t', ',']);
+    (!keys.is_empty() && keys.len() <= MAX_TRACESTATE_MEMBERS).then(|| text.into())
+}
+
+fn is_tracestate_key(key: &str) -> bool {
+    let rest_fits = |text: &str| {
+        text.bytes().all(|byte| {
+            matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/')
+        })
+    };
+    let starts = |text: &str, digit: bool| {
+        text.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase() || digit && byte.is_ascii_digit())
+    };
+    match key.split_once('@') {
+        Some((tenant, system)) => {
+            tenant.len() <= 241
+                && system.len() <= 14
+                && starts(tenant, true)
+                && starts(system, false)
+                && rest_fits(tenant)
+                && rest_fits(system)
+        }
+        // Level 2 lets a simple key start with a digit too.
+        None => key.len() <= 256 && starts(key, true) && rest_fits(key),
+    }
+}
+
+fn is_tracestate_value(value: &str) -> bool {
+    !value.is_empty()
+        && value.len() <= 256
+        && !value.ends_with(' ')
+        && value.bytes().all(|byte| matches!(byte, 0x20..=0x7e) && byte != b',' && byte != b'=')
+}
+
+fn is_token(text: &str) -> bool {
+    !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+/// Bytes that stand for themselves in a value of baggage.
+fn is_baggage_octet(byte: u8) -> bool {
+    matches!(byte, 0x21 | 0x23..=0x2b | 0x2d..=0x3a | 0x3c..=0x5b | 0x5d..=0x7e)
+}
+
+fn parse_baggage(text: &str) -> Vec<BaggageEntry> {
+    let mut entries: Vec<BaggageEntry> = Vec::new();
+    if text.len() > MAX_BAGGAGE_BYTES {
+        return entries;
+    }
+    for member in text.split(',').take(MAX_BAGGAGE_ENTRIES) {
+        let (pair, metadata) = match member.split_once(';') {
+            Some((pair, metadata)) => (pair, metadata.trim()),
+            None => (member, ""),
+        };
+        let Some((key, value)) = pair.split_once('=') else { continue };
+        let (key, value) = (key.trim_matches([' ', '\t']), value.trim_matches([' ', '\t']));
+        let Some(value) = is_token(key).then(|| decode_baggage(value)).flatten() else { continue };
+        entries.retain(|entry| entry.key != key);
+        entries.push(BaggageEntry {
+            key: Cow::Owned(key.to_owned()),
+            value,
+            metadata: metadata.to_owned(),
+        });
+    }
+    entries
+}
+
+fn decode_baggage(text: &str) -> Option<String> {
+    if !text.bytes().all(is_baggage_octet) {
+        return None;
+    }
+    if !text.contains('%') {
+        return Some(text.to_owned());
+    }
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((byte, tail)) = rest.split_first() {
+        rest = tail;
+        if *byte != b'%' {
+            out.push(*byte);
+            continue;
+        }
+        let digits = rest.get(..2)?.to_ascii_lowercase();
+        out.push(hex_value(&digits)? as u8);
+        rest = &rest[2..];
+    }
+    String::from_utf8(out).ok()
+}
+
+impl Shared {
+    fn baggage_text(&self) -> String {
+        let mut out = String::with_capacity(self.baggage.len() * 48);
+        for entry in &self.baggage {
+            if !out.is_empty() {
+                out.push(',');
+            }
+            out.push_str(&entry.key);
+            out.push('=');
+            for byte in entry.value.bytes() {
+                if is_baggage_octet(byte) && byte != b'%' {
+                    out.push(char::from(byte));
+                } else {
+                    // Writing to a string cannot fail.
+                    let _ = write!(out, "%{byte:02X}");
+                }
+            }
+            if !entry.metadata.is_empty() {
+                out.push(';');
+                out.push_str(&entry.metadata);
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    fn extract(headers: &[(&str, &'static str)]) -> Context {
+        Context::extract(|name| {
+            headers.iter().find(|(header, _)| *header == name).map(|(_, value)| *value)
+        })
+    }
+
+    fn inject(context: &Context) -> HashMap<&'static str, String> {
+        let mut headers = HashMap::new();
+        context.inject(|name, value| {
+            headers.insert(name, value.to_owned());
+        });
+        headers
+    }
+
+    #[test]
+    fn traceparent_is_read_strictly() {
+        let accepted = [
+            (PARENT, true),
+            ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00", false),
+            ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-03", true),
+            ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-ff", true),
+            (" 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\t", true),
+            ("01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", true),
+            ("cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-what-the-future-adds", true),
+        ];
+        for (text, sampled) in accepted {
+            let span = extract(&[("traceparent", text)]).span_context();
+            assert!(span.is_valid() && span.is_remote(), "{text}");
+            assert_eq!(span.is_sampled(), sampled, "{text}");
+            assert_eq!(span.trace_id().to_string(), "0af7651916cd43dd8448eb211c80319c");
+            assert_eq!(span.span_id().to_string(), "b7ad6b7169203331");
+        }
+        let refused = [
+            "",
+            "00",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-1",
+            "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
+            "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+            "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01.",
+            "0g-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "00_0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b716920333é-01",
+        ];
+        for text in refused {
+            assert!(!extract(&[("traceparent", text)]).span_context().is_valid(), "{text}");
+        }
+    }
+
+    #[test]
+    fn context_goes_out_as_it_came_in() {
+        let context = extract(&[
+            ("traceparent", PARENT),
+            ("tracestate", "rojo=00f067aa0ba902b7,congo@vendor=t61rcWkgMzE"),
+            ("baggage", "user=J%C3%BCrgen,task=7;private, broken"),
+        ]);
+        assert_eq!(context.baggage("user"), Some("Jürgen"));
+        assert_eq!(context.baggage("task"), Some("7"));
+        assert_eq!(context.baggage("broken"), None);
+        let headers = inject(&context);
+        assert_eq!(headers["traceparent"], PARENT);
+        assert_eq!(headers["tracestate"], "rojo=00f067aa0ba902b7,congo@vendor=t61rcWkgMzE");
+        assert_eq!(headers["baggage"], "user=J%C3%BCrgen,task=7;private");
+    }
+
+    #[test]
+    fn malformed_tracestate_is_discarded_alone() {
+        let too_many = (0..33).map(|at| format!("k{at}=v")).collect::<Vec<_>>().join(",").leak();
+        for state in ["Upper=1", "a=1,a=2", "a", "a=", "a=b=c", "@x=1", "a@=1", too_many] {
+            let context = extract(&[("traceparent", PARENT), ("tracestate", state)]);
+            assert!(context.span_context().is_valid(), "{state}");
+            assert!(!inject(&context).contains_key("tracestate"), "{state}");
+        }
+    }
+
+    #[test]
+    fn tracestate_without_a_parent_is_discarded() {
+        let context = extract(&[("tracestate", "a=1")]);
+        assert!(inject(&context).is_empty());
+    }
+
+    #[test]
+    fn environment_variables_are_read_like_headers() {
+        let context = Context::from_env(|name| {
+            (name == "TRACEPARENT").then(|| PARENT.to_owned())
+        });
+        assert_eq!(inject(&context)["traceparent"], PARENT);
+    }
+
+    #[test]
+    fn oversized_baggage_is_discarded() {
+        let text: &'static str = format!("a={}", "x".repeat(9000)).leak();
+        assert_eq!(extract(&[("baggage", text)]).baggage("a"), None);
+    }
+}

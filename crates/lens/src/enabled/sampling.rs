@@ -1,0 +1,58 @@
+//! Which traces are recorded, decided before anything is built.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::context::{FLAG_RANDOM, FLAG_SAMPLED, SpanContext};
+use super::ids::{SpanId, TraceId};
+use crate::config::Sampler;
+
+static PARENT_BASED: AtomicBool = AtomicBool::new(true);
+/// Traces whose low eight bytes are below it are recorded.
+static BOUND: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Sets the process's sampler.
+pub(super) fn set(sampler: Sampler) {
+    PARENT_BASED.store(sampler.parent_based, Ordering::Relaxed);
+    BOUND.store(bound(sampler.ratio), Ordering::Relaxed);
+}
+
+fn bound(ratio: f64) -> u64 {
+    // The cast saturates, so 1.0 is every trace.
+    (ratio.clamp(0.0, 1.0) * 18_446_744_073_709_551_616.0) as u64
+}
+
+fn keeps(trace_id: TraceId) -> bool {
+    let bound = BOUND.load(Ordering::Relaxed);
+    bound == u64::MAX || trace_id.low < bound
+}
+
+/// The context of a new span below `parent` (invalid: a root).
+pub(super) fn child_of(parent: SpanContext) -> SpanContext {
+    let span_id = SpanId::random();
+    if !parent.is_valid() {
+        let trace_id = TraceId::random();
+        let flags = if keeps(trace_id) { FLAG_SAMPLED } else { 0 };
+        return SpanContext::with_flags(trace_id, span_id, flags, false);
+    }
+    let sampled = if PARENT_BASED.load(Ordering::Relaxed) {
+        parent.is_sampled()
+    } else {
+        keeps(parent.trace_id())
+    };
+    let flags = parent.flags() & FLAG_RANDOM | u8::from(sampled);
+    SpanContext::with_flags(parent.trace_id(), span_id, flags, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratio_keeps_about_its_share() {
+        let bound = bound(0.25);
+        let kept = (0..20_000).filter(|_| TraceId::random().low < bound).count();
+        assert!((4_500..5_500).contains(&kept), "{kept} of 20000");
+        assert_eq!(super::bound(1.0), u64::MAX);
+        assert_eq!(super::bound(0.0), 0);
+    }
+}

@@ -1,0 +1,533 @@
+//! Spans: built where they run, encoded once when they end.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use lens_otlp::encode::{
+    EVENT_ATTRIBUTES, FLAG_HAS_IS_REMOTE, FLAG_IS_REMOTE, SpanParts, StatusCode, put_event,
+    put_key_value, put_link,
+};
+
+use super::attributes::{AttributeBytes, AttributeValue, ValueLimits};
+use super::clock;
+use super::context::{Context, Shared, SpanContext};
+use super::group::Group;
+use super::ids::SpanId;
+use super::pipeline;
+use super::sampling;
+use super::value::Value;
+use crate::SpanKind;
+use crate::config::SpanLimits;
+use crate::semconv;
+
+/// A stretch of work. Ends when it is dropped or by [`end`](Self::end), on any thread.
+///
+/// It is not current by itself: a guard, [`InSpan`](crate::InSpan) or [`Context::with_span`] makes it so.
+#[derive(Debug)]
+#[must_use = "a span ends when it is dropped"]
+pub struct Span {
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Its group is off.
+    Disabled,
+    /// Its group is off, but the context it was to have as parent still flows through it.
+    Through(Context),
+    /// Its trace is not sampled.
+    Unsampled(Context),
+    Recording(Box<Recording>),
+}
+
+struct Recording {
+    context: SpanContext,
+    parent: SpanId,
+    parent_is_remote: bool,
+    shared: Option<Arc<Shared>>,
+    scope: u16,
+    name: Cow<'static, str>,
+    kind: SpanKind,
+    start_nanos: u64,
+    /// `None` when the start was given.
+    start: Option<Instant>,
+    attributes: AttributeBytes,
+    events: Vec<u8>,
+    event_count: usize,
+    dropped_events: u32,
+    links: Vec<u8>,
+    link_count: usize,
+    dropped_links: u32,
+    status: StatusCode,
+    status_message: Cow<'static, str>,
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Recording")
+            .field("name", &self.name)
+            .field("context", &self.context)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Recordings of ended spans, kept with their buffers for the next ones of this thread.
+const POOLED: usize = 64;
+/// Buffers larger than this are not kept.
+const POOLED_BYTES: usize = 8 << 10;
+
+thread_local! {
+    static POOL: RefCell<Vec<Box<Recording>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Recording {
+    fn empty() -> Box<Self> {
+        let pooled = POOL.try_with(|pool| pool.try_borrow_mut().ok()?.pop()).ok().flatten();
+        pooled.unwrap_or_else(|| {
+            Box::new(Self {
+                context: SpanContext::default(),
+                parent: SpanId::default(),
+                parent_is_remote: false,
+                shared: None,
+                scope: 0,
+                name: Cow::Borrowed(""),
+                kind: SpanKind::Internal,
+                start_nanos: 0,
+                start: None,
+                attributes: AttributeBytes::default(),
+                events: Vec::new(),
+                event_count: 0,
+                dropped_events: 0,
+                links: Vec::new(),
+                link_count: 0,
+                dropped_links: 0,
+                status: StatusCode::Unset,
+                status_message: Cow::Borrowed(""),
+            })
+        })
+    }
+
+    fn recycle(mut self: Box<Self>) {
+        let bytes = self.attributes.capacity() + self.events.capacity() + self.links.capacity();
+        if bytes > POOLED_BYTES {
+            return;
+        }
+        self.shared = None;
+        self.name = Cow::Borrowed("");
+        self.status = StatusCode::Unset;
+        self.status_message = Cow::Borrowed("");
+        self.attributes.clear();
+        self.events.clear();
+        self.links.clear();
+        (self.event_count, self.link_count) = (0, 0);
+        (self.dropped_events, self.dropped_links) = (0, 0);
+        let _ = POOL.try_with(|pool| {
+            if let Ok(mut pool) = pool.try_borrow_mut()
+                && pool.len() < POOLED
+            {
+                pool.push(self);
+            }
+        });
+    }
+
+    fn parts(&self, end_nanos: u64) -> SpanParts<'_> {
+        let remote = if self.parent_is_remote { FLAG_IS_REMOTE } else { 0 };
+        SpanParts {
+            trace_id: self.context.trace_id().to_bytes(),
+            span_id: self.context.span_id().to_bytes(),
+            trace_state: self
+                .shared
+                .as_ref()
+                .and_then(|shared| shared.tracestate.as_deref())
+                .unwrap_or_default(),
+            parent_id: self.parent.is_valid().then(|| self.parent.to_bytes()),
+            name: &self.name,
+            kind: match self.kind {
+                SpanKind::Internal => 1,
+                SpanKind::Server => 2,
+                SpanKind::Client => 3,
+                SpanKind::Producer => 4,
+                SpanKind::Consumer => 5,
+            },
+            start_nanos: self.start_nanos,
+            end_nanos: end_nanos.max(self.start_nanos),
+            attributes: self.attributes.bytes(),
+            dropped_attributes: self.attributes.dropped(),
+            events: &self.events,
+            dropped_events: self.dropped_events,
+            links: &self.links,
+            dropped_links: self.dropped_links,
+            status: self.status,
+            status_message: &self.status_message,
+            flags: u32::from(self.context.flags()) | FLAG_HAS_IS_REMOTE | remote,
+        }
+    }
+
+    fn end_now_nanos(&self) -> u64 {
+        let now = Instant::now();
+        match self.start {
+            Some(start) => self.start_nanos + clock::nanos_between(start, now),
+            None => clock::unix_nanos_at(now),
+        }
+    }
+
+    fn add_event(
+        &mut self,
+        name: &str,
+        unix_nanos: u64,
+        attributes: &[(&'static str, Value)],
+    ) {
+        let limits = limits();
+        if self.event_count >= limits.events {
+            self.dropped_events += 1;
+            return;
+        }
+        self.event_count += 1;
+        // Unique keys: an attribute counts unless a later one has its key.
+        let is_last = |at: usize| !attributes[at + 1..].iter().any(|(key, _)| *key == attributes[at].0);
+        let kept = (0..attributes.len()).filter(|at| is_last(*at));
+        let dropped = kept.clone().count().saturating_sub(limits.event_attributes);
+        put_event(&mut self.events, name, unix_nanos, dropped as u32, |out| {
+            for at in kept.take(limits.event_attributes) {
+                let (key, value) = &attributes[at];
+                match value {
+                    Value::String(text) if text.len() > limits.attribute_value_bytes => {
+                        let end = text.floor_char_boundary(limits.attribute_value_bytes);
+                        put_key_value(out, EVENT_ATTRIBUTES, key, &text[..end]);
+                    }
+                    value => {
+                        put_key_value(out, EVENT_ATTRIBUTES, key, value);
+                    }
+                }
+            }
+        });
+    }
+
+    fn add_link(&mut self, context: SpanContext) {
+        if self.link_count >= limits().links {
+            self.dropped_links += 1;
+            return;
+        }
+        self.link_count += 1;
+        let remote = if context.is_remote() { FLAG_IS_REMOTE } else { 0 };
+        put_link(
+            &mut self.links,
+            &context.trace_id().to_bytes(),
+            &context.span_id().to_bytes(),
+            u32::from(context.flags()) | FLAG_HAS_IS_REMOTE | remote,
+        );
+    }
+}
+
+fn limits() -> &'static SpanLimits {
+    super::handle::span_limits()
+}
+
+fn value_limits() -> ValueLimits {
+    let limits = limits();
+    ValueLimits { count: limits.attributes, value_bytes: limits.attribute_value_bytes }
+}
+
+/// Makes a span with more than a group and a name. Costs nothing further when the group is off.
+#[derive(Debug)]
+pub struct SpanBuilder {
+    group: &'static Group,
+    name: Cow<'static, str>,
+    kind: SpanKind,
+    parent: Option<Context>,
+    links: Vec<SpanContext>,
+    start_nanos: Option<u64>,
+}
+
+impl SpanBuilder {
+    /// What the span describes.
+    pub fn kind(mut self, kind: SpanKind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// The parent, in place of the current context.
+    pub fn parent(mut self, parent: &Context) -> Self {
+        self.parent = Some(parent.clone());
+        self
+    }
+
+    /// No parent: a trace of its own. Baggage of the current context still holds.
+    pub fn root(mut self) -> Self {
+        let context = self.parent.take().unwrap_or_else(Context::current);
+        let baggage = context.shared().filter(|shared| !shared.baggage.is_empty()).map(|shared| {
+            match shared.tracestate {
+                None => Arc::clone(shared),
+                Some(_) => Arc::new(Shared { tracestate: None, ..Shared::clone(shared) }),
+            }
+        });
+        self.parent = Some(Context::from_parts(SpanContext::default(), baggage));
+        self
+    }
+
+    /// A span of another trace that caused this one.
+    pub fn link(mut self, context: SpanContext) -> Self {
+        if context.is_valid() {
+            self.links.push(context);
+        }
+        self
+    }
+
+    /// The start, in place of now.
+    pub fn start_nanos(mut self, unix_nanos: u64) -> Self {
+        self.start_nanos = Some(unix_nanos);
+        self
+    }
+
+    /// Starts it; disabled when the group is off, but then the given parent still becomes current where the span
+    /// is entered.
+    pub fn start(self) -> Span {
+        if !self.group.is_enabled() {
+            return Span { state: self.parent.map_or(State::Disabled, State::Through) };
+        }
+        let Self { group, name, kind, parent, links, start_nanos } = self;
+        let mut span = match &parent {
+            Some(parent) => Span::begin(group, name, kind, parent),
+            None => Context::with_current(|parent| Span::begin(group, name, kind, parent)),
+        };
+        if let State::Recording(recording) = &mut span.state {
+            if let Some(start_nanos) = start_nanos {
+                recording.start_nanos = start_nanos;
+                recording.start = None;
+            }
+            for link in links {
+                recording.add_link(link);
+            }
+        }
+        span
+    }
+}
+
+impl Span {
+    /// A span that does not exist.
+    pub const fn disabled() -> Self {
+        Self { state: State::Disabled }
+    }
+
+    /// Starts a span below the current context; disabled when the group is off.
+    #[inline]
+    pub fn start(group: &'static Group, name: impl Into<Cow<'static, str>>) -> Self {
+        if !group.is_enabled() {
+            return Self::disabled();
+        }
+        let name = name.into();
+        Context::with_current(|parent| Self::begin(group, name, SpanKind::Internal, parent))
+    }
+
+    /// A builder, for a kind, an explicit parent, links or a start time.
+    pub fn build(group: &'static Group, name: impl Into<Cow<'static, str>>) -> SpanBuilder {
+        let name = if group.is_enabled() { name.into() } else { Cow::Borrowed("") };
+        SpanBuilder {
+            group,
+            name,
+            kind: SpanKind::Internal,
+            parent: None,
+            links: Vec::new(),
+            start_nanos: None,
+        }
+    }
+
+    fn begin(
+        group: &'static Group,
+        name: Cow<'static, str>,
+        kind: SpanKind,
+        parent: &Context,
+    ) -> Self {
+        let parent_span = parent.span_context();
+        let context = sampling::child_of(parent_span);
+        if !context.is_sampled() {
+            let own = Context::from_parts(context, parent.shared().cloned());
+            return Self { state: State::Unsampled(own) };
+        }
+        let mut recording = Recording::empty();
+        recording.context = context;
+        recording.parent =
+            if parent_span.is_valid() { parent_span.span_id() } else { SpanId::default() };
+        recording.parent_is_remote = parent_span.is_remote();
+        recording.scope = group.scope();
+        recording.name = name;
+        recording.kind = kind;
+        if let Some(shared) = parent.shared() {
+            recording.attributes.copy_from(&shared.attributes);
+            recording.shared = Some(Arc::clone(shared));
+        }
+        let now = Instant::now();
+        recording.start_nanos = clock::unix_nanos_at(now);
+        recording.start = Some(now);
+        Self { state: State::Recording(recording) }
+    }
+
+    fn recording(&mut self) -> Option<&mut Recording> {
+        match &mut self.state {
+            State::Recording(recording) => Some(recording),
+            _ => None,
+        }
+    }
+
+    /// Whether what is set on it will be exported.
+    #[inline]
+    pub fn is_recording(&self) -> bool {
+        matches!(self.state, State::Recording(_))
+    }
+
+    /// Its ids; invalid when the span does not exist.
+    pub fn context(&self) -> SpanContext {
+        self.own_context().unwrap_or_default()
+    }
+
+    pub(super) fn own_context(&self) -> Option<SpanContext> {
+        match &self.state {
+            State::Disabled | State::Through(_) => None,
+            State::Unsampled(context) => Some(context.span_context()),
+            State::Recording(recording) => Some(recording.context),
+        }
+    }
+
+    /// The context to run its work in; `None` leaves the current one.
+    pub(super) fn entered_context(&self) -> Option<Context> {
+        match &self.state {
+            State::Disabled => None,
+            State::Through(context) | State::Unsampled(context) => Some(context.clone()),
+            State::Recording(recording) => {
+                Some(Context::from_parts(recording.context, recording.shared.clone()))
+            }
+        }
+    }
+
+    /// Sets an attribute; the last value of a key wins.
+    #[inline]
+    pub fn set(&mut self, key: &'static str, value: impl AttributeValue) {
+        if let Some(recording) = self.recording() {
+            value.encode(&mut recording.attributes, key, value_limits());
+        }
+    }
+
+    /// Sets attributes from elsewhere: arrays are dropped, values of keys to redact become `[REDACTED]`.
+    ///
+    /// `None` redacts [`semconv::DEFAULT_REDACT_KEYS`]. Keys compare without regard to case.
+    pub fn set_attributes_redacted(
+        &mut self,
+        attributes: impl IntoIterator<Item = (String, Value)>,
+        redact_keys: Option<&[&str]>,
+    ) {
+        let Some(recording) = self.recording() else { return };
+        let redact_keys = redact_keys.unwrap_or(semconv::DEFAULT_REDACT_KEYS);
+        for (key, value) in attributes {
+            if redact_keys.iter().any(|redacted| redacted.eq_ignore_ascii_case(&key)) {
+                semconv::REDACTED.encode(&mut recording.attributes, &key, value_limits());
+            } else if !matches!(value, Value::Array(_)) {
+                value.encode(&mut recording.attributes, &key, value_limits());
+            }
+        }
+    }
+
+    /// Adds an event, now.
+    pub fn event(&mut self, name: &'static str, attributes: &[(&'static str, Value)]) {
+        if let Some(recording) = self.recording() {
+            recording.add_event(name, clock::now_unix_nanos(), attributes);
+        }
+    }
+
+    /// Adds an event at a given time.
+    pub fn event_at(
+        &mut self,
+        name: &'static str,
+        unix_nanos: u64,
+        attributes: &[(&'static str, Value)],
+    ) {
+        if let Some(recording) = self.recording() {
+            recording.add_event(name, unix_nanos, attributes);
+        }
+    }
+
+    /// Links a span of another trace; an invalid one is ignored.
+    pub fn link(&mut self, context: SpanContext) {
+        if let Some(recording) = self.recording()
+            && context.is_valid()
+        {
+            recording.add_link(context);
+        }
+    }
+
+    /// Replaces the name.
+    pub fn update_name(&mut self, name: impl Into<Cow<'static, str>>) {
+        if let Some(recording) = self.recording() {
+            recording.name = name.into();
+        }
+    }
+
+    /// Sets the status ERROR, unless it is OK already.
+    pub fn set_error(&mut self, description: impl Into<Cow<'static, str>>) {
+        if let Some(recording) = self.recording()
+            && recording.status != StatusCode::Ok
+        {
+            recording.status = StatusCode::Error;
+            recording.status_message = description.into();
+        }
+    }
+
+    /// Sets the status OK, which is final.
+    pub fn set_ok(&mut self) {
+        if let Some(recording) = self.recording() {
+            recording.status = StatusCode::Ok;
+            recording.status_message = Cow::Borrowed("");
+        }
+    }
+
+    /// Adds an `exception` event and sets the status ERROR.
+    pub fn record_exception(&mut self, exception_type: &str, message: &str) {
+        let Some(recording) = self.recording() else { return };
+        recording.add_event(
+            semconv::EXCEPTION_EVENT,
+            clock::now_unix_nanos(),
+            &[
+                (semconv::EXCEPTION_TYPE, exception_type.into()),
+                (semconv::EXCEPTION_MESSAGE, message.into()),
+            ],
+        );
+        self.set_error(message.to_owned());
+    }
+
+    /// Ends it now.
+    pub fn end(self) {
+        drop(self);
+    }
+
+    /// Ends it at a given time, not before its start.
+    pub fn end_at(mut self, unix_nanos: u64) {
+        self.finish(Some(unix_nanos));
+    }
+
+    fn finish(&mut self, end_nanos: Option<u64>) {
+        let state = std::mem::replace(&mut self.state, State::Disabled);
+        if let State::Recording(recording) = state {
+            let end_nanos = end_nanos.unwrap_or_else(|| recording.end_now_nanos());
+            pipeline::push(recording.scope, &recording.parts(end_nanos));
+            recording.recycle();
+        }
+    }
+}
+
+impl Default for Span {
+    fn default() -> Self {
+        Self::disabled()
+    }
+}
+
+impl Drop for Span {
+    #[inline]
+    fn drop(&mut self) {
+        if !matches!(self.state, State::Disabled) {
+            self.finish(None);
+        }
+    }
+}
