@@ -114,7 +114,6 @@ pub enum TargetError {
 /// A target made ready.
 #[derive(Debug)]
 struct Prepared {
-    signal: Signal,
     protocol: Protocol,
     authority: String,
     host: String,
@@ -215,7 +214,6 @@ fn prepare(target: Target) -> Result<Prepared, TargetError> {
     }
     let tls = secure.then(|| tls::Connector::new(&target, &host)).transpose()?;
     Ok(Prepared {
-        signal: target.signal,
         protocol: target.protocol,
         authority: authority.as_str().rsplit('@').next().unwrap_or_default().to_owned(),
         host,
@@ -240,12 +238,8 @@ impl Sender {
     /// Sends an encoded export request and waits for its outcome. Must not be called on a thread of a runtime.
     pub fn send(&self, body: Arc<Vec<u8>>) -> Outcome {
         let (reply, outcome) = mpsc::sync_channel(1);
-        let job = Job {
-            sender: Arc::clone(&self.state),
-            target: Arc::clone(&self.target),
-            body,
-            reply,
-        };
+        let job =
+            Job { sender: Arc::clone(&self.state), target: Arc::clone(&self.target), body, reply };
         if self.jobs.try_send(job).is_err() {
             return Outcome::Failed;
         }

@@ -7,7 +7,9 @@ mod read;
 mod write;
 
 pub use read::decode_trace_request;
-pub use write::{encode_trace_request, put_number, put_plain_attributes, put_plain_value, put_text};
+pub use write::{
+    encode_trace_request, put_number, put_plain_attributes, put_plain_value, put_text,
+};
 
 /// Appends lower-case hex digits.
 pub fn put_hex(out: &mut String, bytes: &[u8]) {
@@ -101,7 +103,12 @@ mod tests {
 
     #[test]
     fn wrong_json_is_an_error() {
-        for json in ["", "[]x", "{\"resourceSpans\":3}", "{\"resourceSpans\":[{\"scopeSpans\":[{\"spans\":[{\"traceId\":\"xy\"}]}]}]}"] {
+        for json in [
+            "",
+            "[]x",
+            "{\"resourceSpans\":3}",
+            "{\"resourceSpans\":[{\"scopeSpans\":[{\"spans\":[{\"traceId\":\"xy\"}]}]}]}",
+        ] {
             assert!(decode_trace_request(json.as_bytes()).is_err(), "{json}");
         }
     }

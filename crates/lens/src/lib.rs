@@ -39,8 +39,15 @@ pub mod semconv;
 
 mod macros;
 
+#[cfg(not(feature = "enable"))]
 mod disabled;
+#[cfg(not(feature = "enable"))]
 pub use disabled::*;
+
+#[cfg(feature = "enable")]
+mod enabled;
+#[cfg(feature = "enable")]
+pub use enabled::*;
 
 pub use lens_macros::trace_fn;
 

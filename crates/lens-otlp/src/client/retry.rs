@@ -10,7 +10,9 @@ const MAX_BACK_OFF: Duration = Duration::from_secs(5);
 /// One response, judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    Accepted { rejected: u64 },
+    Accepted {
+        rejected: u64,
+    },
     Refused,
     /// Try again, not before so long.
     Retry(Option<Duration>),

@@ -14,8 +14,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::connection::{Broken, Connection};
 use super::retry::{Verdict, back_off, judge_grpc, judge_http};
-use super::{Outcome, Prepared, Protocol, Signal};
-use crate::wire::Fields;
+use super::{Outcome, Prepared, Protocol};
+use crate::wire::{Content, Fields};
 
 /// Responses are read so far.
 const MAX_RESPONSE_BYTES: usize = 1 << 20;
@@ -132,18 +132,14 @@ fn request(target: &Prepared, body: Bytes) -> Result<Request<Full<Bytes>>, Broke
     Ok(request)
 }
 
-async fn try_once(
-    state: &mut State,
-    target: &Prepared,
-    body: Bytes,
-) -> Result<Verdict, Broken> {
+async fn try_once(state: &mut State, target: &Prepared, body: Bytes) -> Result<Verdict, Broken> {
     let mut connection = match state.connection.take().filter(|open| !open.is_closed()) {
         Some(connection) => connection,
         None => Connection::open(target).await?,
     };
     let response = connection.send(request(target, body)?).await?;
     let verdict = match target.protocol {
-        Protocol::Grpc => read_grpc(target, response).await?,
+        Protocol::Grpc => read_grpc(response).await?,
         _ => read_http(target, response).await?,
     };
     state.connection = Some(connection);
@@ -164,8 +160,7 @@ async fn read_http(target: &Prepared, response: Response<Incoming>) -> Result<Ve
     Ok(Verdict::Accepted { rejected })
 }
 
-async fn read_grpc(target: &Prepared, response: Response<Incoming>) -> Result<Verdict, Broken> {
-    debug_assert!(matches!(target.signal, Signal::Traces | Signal::Metrics | Signal::Logs));
+async fn read_grpc(response: Response<Incoming>) -> Result<Verdict, Broken> {
     let (head, body) = response.into_parts();
     let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await.map_err(|_| Broken)?;
     let trailers = body.trailers().cloned().unwrap_or_default();
@@ -175,7 +170,8 @@ async fn read_grpc(target: &Prepared, response: Response<Incoming>) -> Result<Ve
             let message = body.to_bytes();
             // A compressed reply is not asked for, so its content is not looked at.
             let plain = message.first() == Some(&0);
-            let rejected = if plain { rejected_items(message.get(5..).unwrap_or_default()) } else { 0 };
+            let rejected =
+                if plain { rejected_items(message.get(5..).unwrap_or_default()) } else { 0 };
             Ok(Verdict::Accepted { rejected })
         }
         Some(code) => {
@@ -199,16 +195,13 @@ fn pushback(headers: &HeaderMap) -> Option<Duration> {
 
 /// `partial_success.rejected_*` of a response; zero when there is none or it is malformed.
 fn rejected_items(response: &[u8]) -> u64 {
-    let field = |message: &[u8], number: u32| {
-        Fields::new(message).filter_map(Result::ok).find(|(found, _)| *found == number)
-    };
-    let Some((_, partial)) = field(response, 1) else { return 0 };
-    let Ok(partial) = partial.bytes() else { return 0 };
-    let Some((_, rejected)) = Fields::new(partial).filter_map(Result::ok).find(|(number, _)| *number == 1)
-    else {
-        return 0;
-    };
-    rejected.varint().unwrap_or(0)
+    fn field(message: &[u8], number: u32) -> Option<Content<'_>> {
+        let mut fields = Fields::new(message).filter_map(Result::ok);
+        fields.find(|(found, _)| *found == number).map(|(_, content)| content)
+    }
+    let partial = field(response, 1).and_then(|content| content.bytes().ok());
+    let rejected = partial.and_then(|partial| field(partial, 1));
+    rejected.and_then(|content| content.varint().ok()).unwrap_or(0)
 }
 
 fn rejected_in_json(response: &[u8]) -> u64 {

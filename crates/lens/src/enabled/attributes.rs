@@ -27,7 +27,11 @@ impl ValueLimits {
 
     /// `text` up to the limit, cut at a character boundary.
     fn cut(self, text: &str) -> &str {
-        if text.len() <= self.value_bytes { text } else { &text[..text.floor_char_boundary(self.value_bytes)] }
+        if text.len() <= self.value_bytes {
+            text
+        } else {
+            &text[..text.floor_char_boundary(self.value_bytes)]
+        }
     }
 }
 
@@ -246,7 +250,10 @@ mod tests {
         attributes.put("a", "a longer value", ValueLimits::NONE);
         attributes.put("ccc", &7_i64, ValueLimits::NONE);
         let expected = [("bb", "2"), ("a", "a longer value"), ("ccc", "7")];
-        assert_eq!(read(&attributes), expected.map(|(key, value)| (key.to_owned(), value.to_owned())));
+        assert_eq!(
+            read(&attributes),
+            expected.map(|(key, value)| (key.to_owned(), value.to_owned()))
+        );
     }
 
     #[test]

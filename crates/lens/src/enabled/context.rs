@@ -116,7 +116,8 @@ fn promoted_attributes(baggage: &[BaggageEntry]) -> AttributeBytes {
     let mut attributes = AttributeBytes::default();
     let promoted = PROMOTED.read().unwrap_or_else(std::sync::PoisonError::into_inner);
     for entry in baggage.iter().filter(|entry| promoted.contains(&&*entry.key)) {
-        let number = entry.key.ends_with(".index").then(|| entry.value.parse::<i64>().ok()).flatten();
+        let number =
+            entry.key.ends_with(".index").then(|| entry.value.parse::<i64>().ok()).flatten();
         match number {
             Some(number) => attributes.put(&entry.key, &number, ValueLimits::NONE),
             None => attributes.put(&entry.key, entry.value.as_str(), ValueLimits::NONE),
@@ -237,7 +238,9 @@ impl Context {
 /// Makes a context current and returns the one before.
 pub(super) fn swap_current(context: Context) -> Context {
     CURRENT
-        .try_with(|current| current.try_borrow_mut().map(|mut current| std::mem::replace(&mut *current, context)))
+        .try_with(|current| {
+            current.try_borrow_mut().map(|mut current| std::mem::replace(&mut *current, context))
+        })
         .ok()
         .and_then(Result::ok)
         .unwrap_or_default()

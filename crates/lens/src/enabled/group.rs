@@ -136,7 +136,8 @@ impl Registry {
     /// Adds what `name` stands for; false when nothing has that name.
     fn expand(&self, name: &str, names: &mut BTreeSet<&'static str>, depth: u8) -> bool {
         if name.eq_ignore_ascii_case(ALL) {
-            names.extend(self.groups.iter().map(|group| group.name).filter(|name| *name != TRACING));
+            names
+                .extend(self.groups.iter().map(|group| group.name).filter(|name| *name != TRACING));
             return true;
         }
         let mut found = false;

@@ -96,8 +96,7 @@ pub(super) fn random() -> u64 {
     STATE
         .try_with(|cell| {
             let mut state = cell.get();
-            let result =
-                state[0].wrapping_add(state[3]).rotate_left(23).wrapping_add(state[0]);
+            let result = state[0].wrapping_add(state[3]).rotate_left(23).wrapping_add(state[0]);
             let shifted = state[1] << 17;
             state[2] ^= state[0];
             state[3] ^= state[1];

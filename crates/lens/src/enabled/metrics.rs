@@ -60,8 +60,7 @@ impl Handle {
     }
 
     fn get(&self) -> &Arc<Instrument> {
-        self.instrument
-            .get_or_init(|| register(self.name, self.unit, self.description, self.kind))
+        self.instrument.get_or_init(|| register(self.name, self.unit, self.description, self.kind))
     }
 
     #[inline]
@@ -157,8 +156,9 @@ impl Counter {
         description: &'static str,
         observe: impl Fn() -> Observations<u64> + Send + Sync + 'static,
     ) {
-        register(name, unit, description, Kind::Counter)
-            .observe_with(observe, |value| aggregate::Observed::Int(i64::try_from(value).unwrap_or(i64::MAX)));
+        register(name, unit, description, Kind::Counter).observe_with(observe, |value| {
+            aggregate::Observed::Int(i64::try_from(value).unwrap_or(i64::MAX))
+        });
     }
 }
 

@@ -31,11 +31,7 @@ pub(super) fn set(propagators: Propagators) {
 impl Context {
     /// Reads the headers `traceparent`, `tracestate` and `baggage`.
     pub fn extract<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Self {
-        Self::parse(
-            get(TRACEPARENT_HEADER),
-            || get(TRACESTATE_HEADER),
-            get(BAGGAGE_HEADER),
-        )
+        Self::parse(get(TRACEPARENT_HEADER), || get(TRACESTATE_HEADER), get(BAGGAGE_HEADER))
     }
 
     /// Reads the variables `TRACEPARENT`, `TRACESTATE` and `BAGGAGE`.
@@ -150,12 +146,13 @@ fn parse_tracestate(text: &str) -> Option<Box<str>> {
 
 fn is_tracestate_key(key: &str) -> bool {
     let rest_fits = |text: &str| {
-        text.bytes().all(|byte| {
-            matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/')
-        })
+        text.bytes()
+            .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/'))
     };
     let starts = |text: &str, digit: bool| {
-        text.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase() || digit && byte.is_ascii_digit())
+        text.bytes()
+            .next()
+            .is_some_and(|byte| byte.is_ascii_lowercase() || digit && byte.is_ascii_digit())
     };
     match key.split_once('@') {
         Some((tenant, system)) => {
@@ -180,7 +177,9 @@ fn is_tracestate_value(value: &str) -> bool {
 
 fn is_token(text: &str) -> bool {
     !text.is_empty()
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
 /// Bytes that stand for themselves in a value of baggage.
@@ -352,9 +351,7 @@ mod tests {
 
     #[test]
     fn environment_variables_are_read_like_headers() {
-        let context = Context::from_env(|name| {
-            (name == "TRACEPARENT").then(|| PARENT.to_owned())
-        });
+        let context = Context::from_env(|name| (name == "TRACEPARENT").then(|| PARENT.to_owned()));
         assert_eq!(inject(&context)["traceparent"], PARENT);
     }
 

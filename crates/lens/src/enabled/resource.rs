@@ -71,7 +71,8 @@ mod tests {
             ..LensConfig::default()
         };
         let attributes = attributes(&config);
-        let get = |key: &str| attributes.iter().filter(|(known, _)| known == key).collect::<Vec<_>>();
+        let get =
+            |key: &str| attributes.iter().filter(|(known, _)| known == key).collect::<Vec<_>>();
         assert_eq!(get("host.name"), [&("host.name".to_owned(), Value::from("elsewhere"))]);
         assert_eq!(get("service.name")[0].1, Value::from("nemo-gym/x"));
         assert_eq!(get("a.b")[0].1, Value::Int(3));

@@ -175,12 +175,7 @@ impl Recording {
         }
     }
 
-    fn add_event(
-        &mut self,
-        name: &str,
-        unix_nanos: u64,
-        attributes: &[(&'static str, Value)],
-    ) {
+    fn add_event(&mut self, name: &str, unix_nanos: u64, attributes: &[(&'static str, Value)]) {
         let limits = limits();
         if self.event_count >= limits.events {
             self.dropped_events += 1;
@@ -188,7 +183,8 @@ impl Recording {
         }
         self.event_count += 1;
         // Unique keys: an attribute counts unless a later one has its key.
-        let is_last = |at: usize| !attributes[at + 1..].iter().any(|(key, _)| *key == attributes[at].0);
+        let is_last =
+            |at: usize| !attributes[at + 1..].iter().any(|(key, _)| *key == attributes[at].0);
         let kept = (0..attributes.len()).filter(|at| is_last(*at));
         let dropped = kept.clone().count().saturating_sub(limits.event_attributes);
         put_event(&mut self.events, name, unix_nanos, dropped as u32, |out| {
@@ -259,12 +255,13 @@ impl SpanBuilder {
     /// No parent: a trace of its own. Baggage of the current context still holds.
     pub fn root(mut self) -> Self {
         let context = self.parent.take().unwrap_or_else(Context::current);
-        let baggage = context.shared().filter(|shared| !shared.baggage.is_empty()).map(|shared| {
-            match shared.tracestate {
+        let baggage =
+            context.shared().filter(|shared| !shared.baggage.is_empty()).map(|shared| match shared
+                .tracestate
+            {
                 None => Arc::clone(shared),
                 Some(_) => Arc::new(Shared { tracestate: None, ..Shared::clone(shared) }),
-            }
-        });
+            });
         self.parent = Some(Context::from_parts(SpanContext::default(), baggage));
         self
     }

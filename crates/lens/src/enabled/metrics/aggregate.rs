@@ -141,9 +141,8 @@ pub(super) fn register(
     kind: Kind,
 ) -> Arc<Instrument> {
     let mut instruments = lock(&INSTRUMENTS);
-    let same_kind = |left: Kind, right: Kind| {
-        std::mem::discriminant(&left) == std::mem::discriminant(&right)
-    };
+    let same_kind =
+        |left: Kind, right: Kind| std::mem::discriminant(&left) == std::mem::discriminant(&right);
     let known = instruments.iter().find(|known| known.name == name && same_kind(known.kind, kind));
     if let Some(known) = known {
         return Arc::clone(known);
@@ -282,7 +281,10 @@ impl Instrument {
             let observed = std::panic::catch_unwind(|| observe()).unwrap_or_default();
             let room = limit.saturating_sub(points.len());
             points.extend(
-                observed.into_iter().take(room).map(|(attributes, value)| Point { attributes, value }),
+                observed
+                    .into_iter()
+                    .take(room)
+                    .map(|(attributes, value)| Point { attributes, value }),
             );
         }
         points.sort_by(|left, right| left.attributes.cmp(&right.attributes));
@@ -336,13 +338,8 @@ mod tests {
         for value in [0.5, 1.0, 1.5, 2.0, 7.0, f64::NAN] {
             histogram.update(&[], |cell| cell.record(value));
         }
-        let expected = Observed::Histogram {
-            count: 5,
-            sum: 12.0,
-            buckets: vec![2, 2, 1],
-            min: 0.5,
-            max: 7.0,
-        };
+        let expected =
+            Observed::Histogram { count: 5, sum: 12.0, buckets: vec![2, 2, 1], min: 0.5, max: 7.0 };
         assert_eq!(histogram.collect()[0].value, expected);
     }
 
@@ -362,7 +359,10 @@ mod tests {
     #[test]
     fn callback_that_panics_does_not_hide_the_others() {
         let gauge = instrument("test.callbacks", Kind::Gauge);
-        gauge.observe_with(|| -> Observations<f64> { panic!("a callback's own fault") }, Observed::Double);
+        gauge.observe_with(
+            || -> Observations<f64> { panic!("a callback's own fault") },
+            Observed::Double,
+        );
         gauge.observe_with(|| vec![(Vec::new(), 4.0)], Observed::Double);
         assert_eq!(gauge.collect()[0].value, Observed::Double(4.0));
     }

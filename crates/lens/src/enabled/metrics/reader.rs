@@ -198,4 +198,3 @@ fn observe_pipeline(pipeline: &Arc<Pipeline>) {
         vec![(Vec::new(), snapshot().queued as f64)]
     });
 }
-
