@@ -151,9 +151,11 @@ fn reads_as_something_else(text: &str) -> bool {
         && text.as_bytes()[..4].iter().all(u8::is_ascii_digit)
         && text.as_bytes()[4] == b'-';
     let special = matches!(text, "=" | "<<" | "y" | "Y" | "n" | "N");
-    let not_a_number = text.trim_start_matches(['-', '+']).to_ascii_lowercase();
-    let float_word = matches!(not_a_number.as_str(), ".inf" | ".nan");
-    timestamp || special || float_word || !resolve_plain(text).is_string()
+    let unsigned = text.trim_start_matches(['-', '+']).to_ascii_lowercase();
+    let float_word = matches!(unsigned.as_str(), ".inf" | ".nan");
+    // `0x_` alone makes the reference's loader fail.
+    let prefixed = unsigned.starts_with("0x") || unsigned.starts_with("0b");
+    timestamp || special || float_word || prefixed || !resolve_plain(text).is_string()
 }
 
 fn double_quoted(out: &mut String, text: &str) {

@@ -128,17 +128,24 @@ fn float(text: &str) -> Option<Value> {
         Some(("", fraction)) => {
             let unsigned = body.len() == text.len();
             let exponent_fits = exponent.is_none() || exponent_signed;
-            (unsigned && exponent_fits && grouped(fraction)).then_some(())?;
+            (unsigned && exponent_fits && loose(fraction)).then_some(())?;
         }
         Some((whole, fraction)) => {
+            let whole_fits =
+                grouped(whole) || (loose(whole) && (exponent.is_none() || exponent_signed));
             let fraction_fits = fraction.is_empty() || all(fraction, is_digit_or_underscore);
-            (grouped(whole) && fraction_fits).then_some(())?;
+            (whole_fits && fraction_fits).then_some(())?;
         }
         None => {
             (exponent.is_some() && grouped(mantissa)).then_some(())?;
         }
     }
     float_value(&text.replace('_', ""))
+}
+
+/// A digit, then digits and underscores.
+fn loose(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_digit()) && all(text, is_digit_or_underscore)
 }
 
 /// Digits, in groups that single underscores part.
@@ -151,7 +158,7 @@ fn sexagesimal_float(negative: bool, body: &str) -> Option<Value> {
     (fraction.is_empty() || all(fraction, is_digit_or_underscore)).then_some(())?;
     let mut parts = whole.split(':');
     let first = parts.next()?;
-    grouped(first).then_some(())?;
+    loose(first).then_some(())?;
     let mut total: f64 = first.replace('_', "").parse().ok()?;
     for part in parts {
         is_sixty(part).then_some(())?;
@@ -216,6 +223,9 @@ mod tests {
             ("1e-3", json!(0.001)),
             ("1.5e3", json!(1500.0)),
             (".5", json!(0.5)),
+            (".1__9", json!(0.19)),
+            ("6_.4", json!(6.4)),
+            ("6_.4e1", json!("6_.4e1")),
             ("-.5", json!("-.5")),
             ("1.", json!(1.0)),
             ("1_0.5", json!(10.5)),
