@@ -4,7 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::closest::one_of;
+use super::closest::{closest, one_of};
+use crate::instance::ServerType;
 
 /// Where a value of the merged config was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,9 +15,9 @@ pub enum Origin {
         /// The file as it was named.
         path: Arc<str>,
         /// Line, from 1.
-        line: usize,
+        line: u32,
         /// Column, from 1.
-        column: usize,
+        column: u32,
     },
     /// A command-line override.
     Override(Arc<str>),
@@ -57,6 +58,28 @@ impl fmt::Display for Problem {
 
 fn join_problems(problems: &[Problem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// An instance that no program serves.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{at}{instance}: nothing serves {server_type}/{implementation}: {reason}")]
+pub struct Unserved {
+    /// Where the block was written.
+    pub at: Origin,
+    /// Instance.
+    pub instance: String,
+    /// Its type.
+    pub server_type: ServerType,
+    /// Its implementation.
+    pub implementation: String,
+    /// What is missing.
+    pub reason: String,
+    /// Directories that were searched.
+    pub searched: Vec<String>,
+    /// Built-in implementations of this type.
+    pub builtins: Vec<&'static str>,
+    /// What was probably meant.
+    pub closest: Option<String>,
 }
 
 /// Why a config cannot be used.
@@ -184,13 +207,11 @@ pub enum ConfigError {
         /// Dotted path of the reference.
         path: String,
         /// Type that the reference asks for.
-        server_type: String,
+        server_type: ServerType,
         /// Name that it asks for.
         target: String,
-        /// Names that exist, closest first.
+        /// Names that exist; only the close ones if there are any, closest first.
         known: Vec<String>,
-        /// What was probably meant.
-        closest: Option<String>,
     },
     /// Nothing to serve.
     #[error("the config has no server instance")]
@@ -218,25 +239,8 @@ pub enum ConfigError {
         tries: usize,
     },
     /// Nothing can serve the instance.
-    #[error("{at}{instance}: nothing serves {server_type}/{implementation}: {reason}")]
-    Program {
-        /// Where the block was written.
-        at: Origin,
-        /// Instance.
-        instance: String,
-        /// Its type.
-        server_type: String,
-        /// Its implementation.
-        implementation: String,
-        /// What is missing.
-        reason: String,
-        /// Directories that were searched.
-        searched: Vec<String>,
-        /// Built-in implementations of this type.
-        builtins: Vec<&'static str>,
-        /// What was probably meant.
-        closest: Option<String>,
-    },
+    #[error(transparent)]
+    Program(Box<Unserved>),
     /// The file named by a child's environment cannot be read.
     #[error("cannot read the config file {}", path.display())]
     ChildFile {
@@ -280,9 +284,10 @@ impl ConfigError {
                 let ignore = "`++error_on_almost_servers=false` ignores such blocks";
                 Some(with_closest(closest, ignore))
             }
-            Self::Reference { closest, .. } | Self::UnknownInstance { closest, .. } => {
-                closest.as_deref().map(did_you_mean)
+            Self::Reference { target, known, .. } => {
+                closest(target, known.iter().map(String::as_str)).as_deref().map(did_you_mean)
             }
+            Self::UnknownInstance { closest, .. } => closest.as_deref().map(did_you_mean),
             Self::NoInstances => Some(
                 "name one with `--resources-server NAME`, `--model-type NAME` or `--config FILE`"
                     .to_owned(),
@@ -290,14 +295,14 @@ impl ConfigError {
             Self::NoFreePort { .. } => {
                 Some("widen the range with `++port_range_low=` and `++port_range_high=`".to_owned())
             }
-            Self::Program { searched, builtins, closest, .. } => {
-                let builtins = if builtins.is_empty() {
+            Self::Program(unserved) => {
+                let builtins = if unserved.builtins.is_empty() {
                     "there are no built-in ones".to_owned()
                 } else {
-                    format!("built in are {}", builtins.join(", "))
+                    format!("built in are {}", unserved.builtins.join(", "))
                 };
-                let rest = format!("{}; {builtins}", searched_in(searched));
-                Some(with_closest(closest.as_deref(), &rest))
+                let rest = format!("{}; {builtins}", searched_in(&unserved.searched));
+                Some(with_closest(unserved.closest.as_deref(), &rest))
             }
         }
     }

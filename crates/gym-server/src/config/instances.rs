@@ -329,7 +329,6 @@ pub(super) fn check_references(
         }
         known.sort_unstable();
         let near = ranked(target, known.iter().copied());
-        let closest = near.first().cloned();
         let known = if near.is_empty() {
             known.into_iter().map(str::to_owned).collect()
         } else {
@@ -339,10 +338,9 @@ pub(super) fn check_references(
         return Err(ConfigError::Reference {
             at: marks.find(&path),
             path,
-            server_type: server_type.to_string(),
+            server_type,
             target: target.to_owned(),
             known,
-            closest,
         });
     }
     Ok(())

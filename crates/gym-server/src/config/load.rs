@@ -233,7 +233,7 @@ impl Assembly<'_> {
             high: settings.high,
             disallowed: settings.disallowed.clone(),
         };
-        ports.disallowed.extend(blocks.iter().filter_map(|block| port_of(block)));
+        ports.disallowed.extend(blocks.iter().filter_map(port_of));
         let programs = Programs {
             roots: &self.roots,
             builtins: self.request.builtins,

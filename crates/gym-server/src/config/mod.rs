@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub use emit::to_yaml;
-pub use error::{ConfigError, Origin, Problem};
+pub use error::{ConfigError, Origin, Problem, Unserved};
 pub use global::{GlobalConfig, Instance};
 pub use load::{load, load_with_ports};
 pub use mask::masked;

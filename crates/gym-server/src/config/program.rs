@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::closest::closest;
-use super::error::ConfigError;
+use super::error::{ConfigError, Unserved};
 use super::instances::Candidate;
 use super::marks::Marks;
 use super::roots::Roots;
@@ -138,16 +138,16 @@ impl Programs<'_> {
             .filter(|(server_type, _)| *server_type == candidate.server_type)
             .map(|(_, implementation)| *implementation)
             .collect();
-        ConfigError::Program {
+        ConfigError::Program(Box::new(Unserved {
             at: self.marks.find(&candidate.path()),
             instance: candidate.name.clone(),
-            server_type: candidate.server_type.to_string(),
+            server_type: candidate.server_type,
             implementation: candidate.implementation.clone(),
             reason,
             searched: self.roots.dirs().iter().map(|dir| dir.display().to_string()).collect(),
             closest: closest(&candidate.implementation, builtins.iter().copied()),
             builtins,
-        }
+        }))
     }
 }
 

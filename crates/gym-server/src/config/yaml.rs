@@ -55,8 +55,8 @@ pub(super) fn parse_config(text: &str, file: &str) -> Result<Document, ConfigErr
 
 #[derive(Clone)]
 struct Node {
-    line: usize,
-    column: usize,
+    line: u32,
+    column: u32,
     content: Content,
 }
 
@@ -101,7 +101,8 @@ struct Composer<'a> {
 
 impl<'a> Composer<'a> {
     fn at(&self, mark: Marker) -> Origin {
-        Origin::File { path: self.file.clone(), line: mark.line(), column: mark.col() + 1 }
+        let (line, column) = place(mark);
+        Origin::File { path: self.file.clone(), line, column }
     }
 
     fn fail<T>(
@@ -176,7 +177,8 @@ impl<'a> Composer<'a> {
             Event::MappingStart(anchor, _) => (anchor, Content::Map(self.mapping(depth)?)),
             _ => return self.fail(span.start, "malformed YAML: unexpected end", None),
         };
-        let node = Node { line: span.start.line(), column: span.start.col() + 1, content };
+        let (line, column) = place(span.start);
+        let node = Node { line, column, content };
         if anchor > 0 {
             self.anchors.insert(anchor, node.clone());
         }
@@ -221,7 +223,7 @@ impl<'a> Composer<'a> {
             }
             // A block is best pointed at by its key.
             if !matches!(node.content, Content::Scalar(_)) {
-                (node.line, node.column) = (span.start.line(), span.start.col() + 1);
+                (node.line, node.column) = place(span.start);
             }
             own.push((key, node));
         }
@@ -283,6 +285,12 @@ impl<'a> Composer<'a> {
             _ => Ok(Value::String(text.to_owned())),
         }
     }
+}
+
+/// Line and column, both from 1.
+fn place(mark: Marker) -> (u32, u32) {
+    let narrow = |position: usize| u32::try_from(position).unwrap_or(u32::MAX);
+    (narrow(mark.line()), narrow(mark.col().saturating_add(1)))
 }
 
 fn is_supported(tag: &Tag) -> bool {
