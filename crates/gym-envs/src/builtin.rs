@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use gym_server::agent::{self, AgentServer};
 use gym_server::http::Service;
 use gym_server::instance::{InstanceConfig, ServerType};
-use gym_server::program::run_instance;
+use gym_server::program::{Cause, run_instance};
 use gym_server::resources::{self, FromInstance, ResourcesServer};
 
 use crate::example_multi_step::ExampleMultiStep;
@@ -13,7 +13,6 @@ use crate::example_session_state_mgmt::ExampleSessionStateMgmt;
 use crate::example_single_tool_call::ExampleSingleToolCall;
 use crate::simple_agent::SimpleAgent;
 
-type Cause = Box<dyn std::error::Error + Send + Sync>;
 type Make = fn(&InstanceConfig) -> Result<Service, Cause>;
 
 const TABLE: &[(ServerType, &str, Make)] = &[
@@ -42,26 +41,25 @@ pub const BUILTINS: &[(ServerType, &str)] = &{
     names
 };
 
-/// The routes of a built-in instance; `None` when there is no such implementation.
+/// The routes of a built-in instance.
 ///
 /// # Errors
 ///
-/// When the instance's block does not fit the implementation.
-pub fn service(instance: &InstanceConfig) -> Option<Result<Service, Cause>> {
-    TABLE
-        .iter()
-        .find(|(server_type, name, _)| {
-            *server_type == instance.server_type && *name == instance.implementation
-        })
-        .map(|(_, _, make)| make(instance))
+/// When there is no such implementation, or the instance's block does not fit it.
+pub fn service(instance: &InstanceConfig) -> Result<Service, Cause> {
+    let made = TABLE.iter().find(|(server_type, name, _)| {
+        *server_type == instance.server_type && *name == instance.implementation
+    });
+    match made {
+        Some((_, _, make)) => make(instance),
+        None => Err(Unknown::of(instance).into()),
+    }
 }
 
 /// Serves an instance with its built-in implementation, as this process, until it is told to end.
 #[must_use]
 pub fn run(instance: InstanceConfig) -> ExitCode {
-    run_instance(instance, |instance| {
-        service(instance).unwrap_or_else(|| Err(Unknown::of(instance).into()))
-    })
+    run_instance(instance, service)
 }
 
 /// An implementation that is not built in.

@@ -49,7 +49,7 @@ pub fn serve_agent<S: AgentServer + FromInstance>() -> ExitCode {
 }
 
 /// Why a process cannot become the server it was asked to be.
-type Cause = Box<dyn std::error::Error + Send + Sync>;
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 fn serve(make: impl FnOnce(&InstanceConfig) -> Result<Service, Cause>) -> ExitCode {
     with_instance(|instance| run_instance(instance, make))

@@ -47,7 +47,7 @@ impl Host {
             block,
             global: Arc::new(Value::Object(global)),
         };
-        let service = builtin::service(&instance).expect("built in").expect("a valid block");
+        let service = builtin::service(&instance).expect("built in, with a valid block");
         let (stop, stopped) = watch::channel(false);
         let thread = std::thread::spawn(move || {
             server
