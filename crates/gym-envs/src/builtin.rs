@@ -5,13 +5,16 @@ use std::process::ExitCode;
 use gym_server::agent::{self, AgentServer};
 use gym_server::http::Service;
 use gym_server::instance::{InstanceConfig, ServerType};
+use gym_server::model::server::{self as model, ModelServer};
 use gym_server::program::{Cause, run_instance};
 use gym_server::resources::{self, FromInstance, ResourcesServer};
 
 use crate::example_multi_step::ExampleMultiStep;
 use crate::example_session_state_mgmt::ExampleSessionStateMgmt;
 use crate::example_single_tool_call::ExampleSingleToolCall;
+use crate::openai_model::OpenAiModel;
 use crate::simple_agent::SimpleAgent;
+use crate::vllm_model::VllmModel;
 
 type Make = fn(&InstanceConfig) -> Result<Service, Cause>;
 
@@ -28,6 +31,8 @@ const TABLE: &[(ServerType, &str, Make)] = &[
         resources_server::<ExampleSingleToolCall>,
     ),
     (ServerType::ResponsesApiAgents, "simple_agent", agent_server::<SimpleAgent>),
+    (ServerType::ResponsesApiModels, "openai_model", model_server::<OpenAiModel>),
+    (ServerType::ResponsesApiModels, "vllm_model", model_server::<VllmModel>),
 ];
 
 /// Type and name of every built-in implementation.
@@ -96,4 +101,10 @@ fn agent_server<S: AgentServer + FromInstance>(
     instance: &InstanceConfig,
 ) -> Result<Service, Cause> {
     Ok(agent::service(S::from_instance(instance)?, instance))
+}
+
+fn model_server<S: ModelServer + FromInstance>(
+    instance: &InstanceConfig,
+) -> Result<Service, Cause> {
+    Ok(model::service(S::from_instance(instance)?, instance))
 }
