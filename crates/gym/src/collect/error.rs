@@ -39,10 +39,16 @@ pub enum CollectError {
     NoDatasets { split: String, available: Vec<String> },
     /// A file of a dataset is nowhere.
     #[error("data file {path:?} of dataset {dataset:?} does not exist")]
-    MissingData { dataset: String, path: String, roots: Vec<PathBuf> },
+    MissingData { dataset: String, path: String, roots: Vec<String> },
+    /// The datasets of an agent are not a list of datasets.
+    #[error("bad datasets of agent {agent:?}: {reason}")]
+    Datasets { agent: String, reason: String },
+    /// Neither rows nor a split were given.
+    #[error("there is nothing to collect: no input")]
+    NoInput,
     /// The input is nowhere.
     #[error("input file {path:?} does not exist")]
-    MissingInput { path: PathBuf, roots: Vec<PathBuf> },
+    MissingInput { path: PathBuf, roots: Vec<String> },
     /// A file could not be read.
     #[error("cannot read {path:?}")]
     Read { path: PathBuf, source: io::Error },
@@ -92,9 +98,10 @@ impl CollectError {
                 format!("it has {}; or give the rows with --input", available.join(", "))
             }
             CollectError::MissingData { roots, .. } | CollectError::MissingInput { roots, .. } => {
-                let roots: Vec<String> =
-                    roots.iter().map(|root| root.display().to_string()).collect();
                 format!("looked under {}; --search-dir adds a root", roots.join(", "))
+            }
+            CollectError::NoInput => {
+                "give the rows with --input, or a --split of the config's datasets".to_owned()
             }
             CollectError::Write { source, .. } if is_full(source) => {
                 "make room and continue with --resume; the lines already written are whole"

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use gym_server::client::{Client, ClientError, Policy};
+use gym_server::http::TRACEPARENT;
 use gym_server::instance::Endpoint;
+use http::HeaderValue;
 
 use super::dispatch::{AgentReply, Dispatch, DispatchError, class};
 
@@ -33,7 +35,7 @@ impl FleetAgents {
 impl Dispatch for FleetAgents {
     async fn run(&self, agent: &str, row: Bytes, context: &lens::Context) -> Result<AgentReply, DispatchError> {
         let endpoint = self.endpoint(agent)?;
-        let request = self.client.post(endpoint, "/run").body(row).policy(Policy::Internal).context(context);
+        let request = self.client.post(endpoint, "/run").body(row).policy(Policy::Internal).context(context.clone());
         let reply = request.send().await.map_err(dispatch_error)?;
         Ok(AgentReply { status: reply.status.as_u16(), body: reply.body })
     }
@@ -47,12 +49,21 @@ impl Dispatch for FleetAgents {
         let endpoint = self.endpoint(agent)?;
         let request = self.client.post(endpoint, "/aggregate_metrics").body(body).policy(Policy::InternalIdempotent);
         let request = match context {
-            Some(context) => request.context(context),
-            None => request.silent(),
+            Some(context) => request.context(context.clone()),
+            None => request.silent().header(TRACEPARENT, not_sampled()),
         };
         let reply = request.send().await.map_err(dispatch_error)?;
         Ok(AgentReply { status: reply.status.as_u16(), body: reply.body })
     }
+}
+
+/// A trace context that says that nobody records: without a job span, the agent's spans of this call would be a trace
+/// that belongs to no rollout.
+fn not_sampled() -> HeaderValue {
+    use std::hash::{BuildHasher, RandomState};
+    let random = || RandomState::new().hash_one(0_u8).max(1);
+    let text = format!("00-{:016x}{:016x}-{:016x}-00", random(), random(), random());
+    HeaderValue::from_str(&text).expect("hex digits and dashes are a header value")
 }
 
 fn dispatch_error(error: ClientError) -> DispatchError {

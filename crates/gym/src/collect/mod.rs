@@ -12,10 +12,12 @@
 #![allow(dead_code, unused_imports)]
 
 mod cancel;
+mod collate;
 mod dispatch;
 mod driver;
 mod error;
 mod files;
+mod fleet_agents;
 mod members;
 mod metrics;
 mod output;
@@ -32,10 +34,13 @@ mod summary;
 mod telemetry;
 
 pub use cancel::{Cancel, Canceller, Stop, cancellation};
+pub use collate::{Collated, collate, parse_yaml, read_prompt};
 pub use error::CollectError;
 pub use files::RunFiles;
+pub use fleet_agents::FleetAgents;
 pub use prepare::{NumRepeats, RowOptions};
 pub use prompt::Prompt;
+pub use skills::skills_ref;
 pub use run::{CollectOptions, Input, run};
 pub use summary::CollectSummary;
 

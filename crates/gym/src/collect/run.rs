@@ -38,7 +38,8 @@ pub enum Input {
 /// What to collect, and how.
 #[derive(Debug, Clone)]
 pub struct CollectOptions {
-    pub input: Input,
+    /// Not needed to resume a run.
+    pub input: Option<Input>,
     pub output: PathBuf,
     pub rows: RowOptions,
     /// Rollouts in flight at most.
@@ -61,7 +62,7 @@ pub struct CollectOptions {
 
 impl CollectOptions {
     /// Options with which nothing special is done.
-    pub fn new(input: Input, output: PathBuf) -> CollectOptions {
+    pub fn new(input: Option<Input>, output: PathBuf) -> CollectOptions {
         CollectOptions {
             input,
             output,
@@ -239,9 +240,10 @@ fn materialize(
     options: &CollectOptions,
     partial: &Path,
 ) -> Result<super::prepare::Prepared, CollectError> {
+    let input = options.input.as_ref().ok_or(CollectError::NoInput)?;
     let file = File::create(partial).map_err(CollectError::write(partial))?;
     let mut out = BufWriter::with_capacity(256 * 1024, file);
-    match &options.input {
+    match input {
         Input::File(path) => {
             let file = File::open(path).map_err(CollectError::read(path))?;
             let mut input = BufReader::with_capacity(256 * 1024, file);

@@ -88,7 +88,7 @@ impl Fixture {
             .map(|row| format!("{{\"responses_create_params\":{{\"input\":\"{row}\"}},\"agent_ref\":{{\"name\":\"a\"}}}}\n"))
             .collect();
         std::fs::write(&input, rows).unwrap();
-        let options = CollectOptions::new(Input::File(input), dir.path().join("out.jsonl"));
+        let options = CollectOptions::new(Some(Input::File(input)), dir.path().join("out.jsonl"));
         Fixture { dir, options }
     }
 
@@ -351,7 +351,7 @@ fn a_bad_input_does_not_cost_an_earlier_run_its_rows() {
     fixture.run(FakeAgents::good()).unwrap();
     let bad = fixture.path("bad.jsonl");
     std::fs::write(&bad, "{\"responses_create_params\":{}}\nnot json\n").unwrap();
-    fixture.options.input = Input::File(bad);
+    fixture.options.input = Some(Input::File(bad));
     let error = fixture.run(FakeAgents::good()).unwrap_err();
     assert!(error.to_string().contains("bad.jsonl\", line 2: "), "{error}");
     assert_eq!(fixture.rows("out.jsonl").len(), 2);
@@ -365,7 +365,7 @@ fn an_agent_that_does_not_exist_is_found_before_anything_is_sent() {
     let input = fixture.path("in2.jsonl");
     std::fs::write(&input, "{\"responses_create_params\":{},\"agent_ref\":{\"name\":\"b\"}}\n")
         .unwrap();
-    fixture.options.input = Input::File(input);
+    fixture.options.input = Some(Input::File(input));
     let error = fixture.run(FakeAgents::new(|_| panic!("nothing is sent"))).unwrap_err();
     assert_eq!(error.to_string(), "no agent is called \"b\"");
 }
