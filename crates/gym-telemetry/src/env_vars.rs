@@ -197,3 +197,5 @@ pub mod per_signal {
 }
 /// Directories under which relative paths are looked for first.
 pub const GYM_EXTRA_ROOTS: &str = "NEMO_GYM_EXTRA_ROOTS";
+/// How often a rollout may fail before a resumed collection gives it up.
+pub const GYM_MAX_ROLLOUT_ATTEMPTS: &str = "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS";

@@ -230,6 +230,9 @@ pub struct EvalRunArgs {
     /// Append the output of every server to DIR/<instance>.log (key `nemo_gym_log_dir`).
     #[arg(long, value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
+    /// Print the summary as JSON (key `json`).
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Clone, Debug, Args)]

@@ -4,6 +4,7 @@ use std::fmt;
 
 use gym_server::config::ConfigError;
 
+use crate::collect::CollectError;
 use crate::fleet::FleetError;
 use crate::printer::Printer;
 
@@ -64,6 +65,9 @@ fn hint_of(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
     }
     if let Some(config) = cause.downcast_ref::<ConfigError>() {
         return config.hint();
+    }
+    if let Some(collect) = cause.downcast_ref::<CollectError>() {
+        return collect.hint();
     }
     cause.downcast_ref::<FleetError>().and_then(FleetError::hint)
 }

@@ -47,9 +47,4 @@ impl Cancel {
             std::future::pending::<()>().await;
         }
     }
-
-    /// What was asked for.
-    pub fn current(&self) -> Stop {
-        *self.0.borrow()
-    }
 }

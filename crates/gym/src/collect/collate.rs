@@ -77,21 +77,23 @@ fn datasets_of(config: &GlobalConfig) -> Result<Vec<(String, Dataset)>, CollectE
         .iter()
         .filter(|instance| instance.server_type == ServerType::ResponsesApiAgents);
     for agent in agents {
-        let path = format!(
-            "{}.{}.{}.datasets",
-            agent.name, agent.server_type, agent.implementation
-        );
+        let path =
+            format!("{}.{}.{}.datasets", agent.name, agent.server_type, agent.implementation);
         let Some(datasets) = config.get(&path) else { continue };
-        let datasets: Vec<Dataset> = serde_json::from_value(datasets).map_err(|error| CollectError::Datasets {
-            agent: agent.name.clone(),
-            reason: error.to_string(),
+        let datasets: Vec<Dataset> = serde_json::from_value(datasets).map_err(|error| {
+            CollectError::Datasets { agent: agent.name.clone(), reason: error.to_string() }
         })?;
         found.extend(datasets.into_iter().map(|dataset| (agent.name.clone(), dataset)));
     }
     Ok(found)
 }
 
-fn append_rows(agent: &str, dataset: &Dataset, roots: &Roots, out: &mut Vec<u8>) -> Result<usize, CollectError> {
+fn append_rows(
+    agent: &str,
+    dataset: &Dataset,
+    roots: &Roots,
+    out: &mut Vec<u8>,
+) -> Result<usize, CollectError> {
     let missing = |path: &str| CollectError::MissingData {
         dataset: dataset.name.clone(),
         path: path.to_owned(),
@@ -104,10 +106,12 @@ fn append_rows(agent: &str, dataset: &Dataset, roots: &Roots, out: &mut Vec<u8>)
     };
     let shown = PathBuf::from(file.display());
     let bytes = file.read().map_err(CollectError::read(&shown))?;
-    let agent_ref = json!({"type": ServerType::ResponsesApiAgents.as_str(), "name": agent}).to_string();
+    let agent_ref =
+        json!({"type": ServerType::ResponsesApiAgents.as_str(), "name": agent}).to_string();
     let mut rows = 0;
     for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-        let bad = |reason: String| CollectError::BadRow { path: shown.clone(), line: index + 1, reason };
+        let bad =
+            |reason: String| CollectError::BadRow { path: shown.clone(), line: index + 1, reason };
         let text = std::str::from_utf8(line).map_err(|_| bad("not UTF-8".to_owned()))?.trim();
         if text.is_empty() {
             continue;
@@ -144,7 +148,8 @@ pub fn read_prompt(file: &FoundFile) -> Result<Prompt, CollectError> {
     let path = PathBuf::from(file.display());
     let bytes = file.read().map_err(CollectError::read(&path))?;
     let text = String::from_utf8_lossy(&bytes);
-    let value = parse_yaml(&text).map_err(|reason| CollectError::Prompt { path: path.clone(), reason })?;
+    let value =
+        parse_yaml(&text).map_err(|reason| CollectError::Prompt { path: path.clone(), reason })?;
     Prompt::from_value(&value).map_err(|reason| CollectError::Prompt { path, reason })
 }
 
@@ -171,7 +176,11 @@ mod tests {
     #[test]
     fn the_rows_of_a_split_are_put_together_with_their_agent() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("d.jsonl"), "{\"responses_create_params\": {}, \"id\": 1}\n\n").unwrap();
+        std::fs::write(
+            dir.path().join("d.jsonl"),
+            "{\"responses_create_params\": {}, \"id\": 1}\n\n",
+        )
+        .unwrap();
         let roots = Roots::new(&[], None, dir.path(), &[]);
         let config = config(
             "[{name: t, type: train, jsonl_fpath: d.jsonl, num_repeats: 2}, {name: e, type: example, jsonl_fpath: none.jsonl}]",
@@ -197,10 +206,16 @@ mod tests {
         std::fs::write(dir.path().join("d.jsonl"), "{\"q\":\"why\"}\n").unwrap();
         std::fs::write(dir.path().join("p.yaml"), "user: \"{q}?\"\n").unwrap();
         let roots = Roots::new(&[], None, dir.path(), &[]);
-        let config = config("[{name: b, type: benchmark, jsonl_fpath: d.jsonl, prompt_config: p.yaml}]");
+        let config =
+            config("[{name: b, type: benchmark, jsonl_fpath: d.jsonl, prompt_config: p.yaml}]");
         let collated = collate(&config, &roots, "benchmark", &dir.path().join("o.jsonl")).unwrap();
         let text = std::fs::read_to_string(collated.path).unwrap();
-        assert!(text.contains(r#""responses_create_params":{"input":[{"role":"user","content":"why?"}]}"#), "{text}");
+        assert!(
+            text.contains(
+                r#""responses_create_params":{"input":[{"role":"user","content":"why?"}]}"#
+            ),
+            "{text}"
+        );
     }
 
     #[test]
@@ -209,7 +224,8 @@ mod tests {
         std::fs::write(dir.path().join("d.jsonl"), "{}\n{\n").unwrap();
         let roots = Roots::new(&[], None, dir.path(), &[]);
         let config = config("[{name: t, type: train, jsonl_fpath: d.jsonl}]");
-        let message = collate(&config, &roots, "train", &dir.path().join("o.jsonl")).unwrap_err().to_string();
+        let message =
+            collate(&config, &roots, "train", &dir.path().join("o.jsonl")).unwrap_err().to_string();
         assert!(message.contains("d.jsonl\", line 2: "), "{message}");
     }
 }

@@ -33,9 +33,19 @@ impl FleetAgents {
 }
 
 impl Dispatch for FleetAgents {
-    async fn run(&self, agent: &str, row: Bytes, context: &lens::Context) -> Result<AgentReply, DispatchError> {
+    async fn run(
+        &self,
+        agent: &str,
+        row: Bytes,
+        context: &lens::Context,
+    ) -> Result<AgentReply, DispatchError> {
         let endpoint = self.endpoint(agent)?;
-        let request = self.client.post(endpoint, "/run").body(row).policy(Policy::Internal).context(context.clone());
+        let request = self
+            .client
+            .post(endpoint, "/run")
+            .body(row)
+            .policy(Policy::Internal)
+            .context(context.clone());
         let reply = request.send().await.map_err(dispatch_error)?;
         Ok(AgentReply { status: reply.status.as_u16(), body: reply.body })
     }
@@ -47,7 +57,11 @@ impl Dispatch for FleetAgents {
         context: Option<&lens::Context>,
     ) -> Result<AgentReply, DispatchError> {
         let endpoint = self.endpoint(agent)?;
-        let request = self.client.post(endpoint, "/aggregate_metrics").body(body).policy(Policy::InternalIdempotent);
+        let request = self
+            .client
+            .post(endpoint, "/aggregate_metrics")
+            .body(body)
+            .policy(Policy::InternalIdempotent);
         let request = match context {
             Some(context) => request.context(context.clone()),
             None => request.silent().header(TRACEPARENT, not_sampled()),

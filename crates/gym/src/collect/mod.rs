@@ -1,6 +1,6 @@
 //! Collection of rollouts: rows in, rows out.
 //!
-//! [`run()`] prepares the rows, keeps a bounded number of rollouts in flight and writes one line for each. A rollout
+//! [`PreparedRun`] prepares the rows, keeps a bounded number of rollouts in flight and writes one line for each. A rollout
 //! that fails is a line in the failures file, never a missing row and never a reward of 0; the run goes on.
 //!
 //! # Guarantees
@@ -8,8 +8,6 @@
 //! * The files hold whole lines at any time; a rollout counts as done when its line is in the file.
 //! * What is not in the output and not given up is made again by a resumed run.
 //! * Nothing is known about the order of the lines: it is that of completion.
-
-#![allow(dead_code, unused_imports)]
 
 mod cancel;
 mod collate;
@@ -28,20 +26,17 @@ mod prompt;
 mod reply;
 mod resume;
 mod run;
+mod settings;
 mod skills;
 mod stats;
 mod summary;
 mod telemetry;
 
 pub use cancel::{Cancel, Canceller, Stop, cancellation};
-pub use collate::{Collated, collate, parse_yaml, read_prompt};
 pub use error::CollectError;
-pub use files::RunFiles;
 pub use fleet_agents::FleetAgents;
-pub use prepare::{NumRepeats, RowOptions};
-pub use prompt::Prompt;
-pub use skills::skills_ref;
-pub use run::{CollectOptions, Input, run};
+pub use run::{CollectOptions, Input, PreparedRun};
+pub use settings::{OptionsError, options, overrides};
 pub use summary::CollectSummary;
 
 #[cfg(test)]

@@ -22,7 +22,6 @@ pub mod keys {
     pub const CREATE_PARAMS: &str = "responses_create_params";
     pub const RESPONSE: &str = "response";
     pub const REWARD: &str = "reward";
-    pub const USAGE: &str = "usage";
 }
 
 /// One rollout to be made.

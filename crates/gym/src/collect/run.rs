@@ -12,7 +12,7 @@ use super::dispatch::Dispatch;
 use super::driver::{Driver, Limits, Sink};
 use super::error::CollectError;
 use super::files::RunFiles;
-use super::metrics::{MetricsBodies, aggregate, document};
+use super::metrics::{AgentMetrics, MetricsBodies, aggregate, document};
 use super::output::{LineFile, partial_path, replace};
 use super::plan::Plan;
 use super::prepare::{RowOptions, prepare};
@@ -54,10 +54,6 @@ pub struct CollectOptions {
     pub max_attempts: u32,
     /// Whether to ask the agents for their metrics at the end.
     pub aggregate: bool,
-    /// Whether to make spans.
-    pub telemetry: bool,
-    /// The parent of the job's span.
-    pub job_parent: lens::Context,
 }
 
 impl CollectOptions {
@@ -73,8 +69,6 @@ impl CollectOptions {
             resume: false,
             max_attempts: 3,
             aggregate: true,
-            telemetry: false,
-            job_parent: lens::Context::empty(),
         }
     }
 }
@@ -88,152 +82,231 @@ struct RunRecord {
     failures_from: u64,
 }
 
-/// Collects. `agents` are the names that rows may refer to.
-///
-/// # Errors
-///
-/// What keeps a run from starting or breaks it. What was written until then stays, in whole lines.
-pub async fn run(
+/// A run whose rows are ready. Dropped before it is made, it leaves earlier runs as they were.
+#[derive(Debug)]
+pub struct PreparedRun {
     options: CollectOptions,
-    agents: &[String],
-    dispatch: impl Dispatch,
-    printer: &Printer,
-    cancel: Cancel,
-) -> Result<CollectSummary, CollectError> {
-    let files = RunFiles::of(&options.output);
-    if options.concurrency == Some(0) {
-        return Err(CollectError::Setting {
-            key: "concurrency",
-            reason: "must be 1 or more, got 0".to_owned(),
-        });
-    }
-    let mut metrics = options.aggregate.then(MetricsBodies::default);
-    let Begun { record, plan, skipped, output, failures } =
-        begin(&options, agents, &files, &mut metrics, printer)?;
-    let planned = plan.rollouts.len();
-    let concurrency = options.concurrency.unwrap_or(DEFAULT_CONCURRENCY);
-
-    let mut telemetry =
-        RunTelemetry::start(options.telemetry, &record.collection_id, &options.job_parent);
-    telemetry.planned(planned, skipped, concurrency);
-    let sink = Sink { output, failures, stats: Stats::default(), metrics };
-    let limits = Limits {
-        concurrency,
-        rollout_timeout: options.rollout_timeout,
-        stop_grace: options.stop_grace,
-    };
-    let driver = Driver::new(dispatch, plan, files.materialized.clone(), sink, telemetry, limits)?;
-
-    let started = Instant::now();
-    let shown = tokio::spawn(progress::show(printer.clone(), driver.counters(), planned as u64));
-    let driven = driver.run(cancel).await;
-    let elapsed = started.elapsed();
-    shown.abort();
-    let _ = shown.await;
-
-    let mut sink = driven.sink;
-    let mut telemetry = driven.telemetry;
-    let (done, failed) = (sink.output.lines(), sink.failures.lines());
-    let unfinished = driven.unmade > 0;
-    if let Some(error) = driven.failure {
-        telemetry.finished(done, failed, true);
-        printer.warn(&format!(
-            "{} results and {} failures of this run are in their files, {} rollouts were not made",
-            done, failed, driven.unmade
-        ));
-        return Err(error);
-    }
-    let agent_metrics = match sink.metrics.take() {
-        Some(bodies) if !unfinished => {
-            if bodies.overflowed() {
-                printer.warn("there are too many results to aggregate their metrics");
-            }
-            let (metrics, errors) =
-                aggregate(&driven.dispatch, bodies, telemetry.job_context().as_ref()).await;
-            for error in errors {
-                printer.warn(&error.to_string());
-            }
-            (!metrics.is_empty()).then_some(metrics)
-        }
-        _ => None,
-    };
-    telemetry.finished(done, failed, unfinished);
-    if let Some(metrics) = &agent_metrics {
-        replace(&files.metrics, &document(metrics))?;
-        for metrics in metrics {
-            let text = serde_json::to_string_pretty(&metrics.key_metrics)
-                .expect("JSON values always serialise");
-            printer.say(&format!("key metrics of {}: {text}", metrics.agent));
-        }
-    }
-    let counts = Counts {
-        done,
-        failed,
-        skipped: skipped as u64,
-        unmade: driven.unmade,
-        interrupted: unfinished,
-        elapsed,
-    };
-    Ok(CollectSummary::new(
-        record.collection_id,
-        counts,
-        &mut sink.stats,
-        agent_metrics.as_deref(),
-        &files,
-    ))
-}
-
-struct Begun {
-    record: RunRecord,
+    files: RunFiles,
     plan: Plan,
-    skipped: usize,
-    output: LineFile,
-    failures: LineFile,
+    metrics: Option<MetricsBodies>,
+    kind: Kind,
 }
 
-/// Opens the files of a run, new or resumed.
-fn begin(
-    options: &CollectOptions,
-    agents: &[String],
-    files: &RunFiles,
-    metrics: &mut Option<MetricsBodies>,
-    printer: &Printer,
-) -> Result<Begun, CollectError> {
-    if options.resume {
-        let missing: Vec<String> = [&files.materialized, &files.output]
-            .into_iter()
-            .filter(|path| !path.exists())
-            .map(|path| path.display().to_string())
-            .collect();
-        if missing.is_empty() {
-            return resumed(options, agents, files, metrics, printer);
+#[derive(Debug)]
+enum Kind {
+    /// The rows are in a file that has not got its name yet.
+    New(PartialRows),
+    /// The files of an earlier run, and how many of its rollouts need not be made.
+    Resumed { record: RunRecord, output: LineFile, failures: LineFile, skipped: usize },
+}
+
+/// Removes the file unless it was renamed.
+#[derive(Debug)]
+struct PartialRows(PathBuf);
+
+impl Drop for PartialRows {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl PreparedRun {
+    /// Reads and checks the rows, or what an earlier run left. `agents` are the names that rows may refer to.
+    ///
+    /// # Errors
+    ///
+    /// What keeps the run from being made: bad rows, unknown agents, files that cannot be read or written.
+    pub fn prepare(
+        options: CollectOptions,
+        agents: &[String],
+        printer: &Printer,
+    ) -> Result<PreparedRun, CollectError> {
+        if options.concurrency == Some(0) {
+            let reason = "must be 1 or more, got 0".to_owned();
+            return Err(CollectError::Setting { key: "concurrency", reason });
         }
-        printer.say(&format!(
-            "nothing to resume: {} does not exist; starting a new run",
-            missing.join(" and ")
-        ));
-    }
-    if let Some(parent) = files.output.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        std::fs::create_dir_all(parent).map_err(CollectError::write(parent))?;
-    }
-    // An input that is not what it should be must not cost an earlier run its rows.
-    let partial = partial_path(&files.materialized);
-    let prepared = materialize(options, &partial).and_then(|prepared| {
+        let files = RunFiles::of(&options.output);
+        if options.resume {
+            let missing: Vec<String> = [&files.materialized, &files.output]
+                .into_iter()
+                .filter(|path| !path.exists())
+                .map(|path| path.display().to_string())
+                .collect();
+            if missing.is_empty() {
+                return Self::resumed(options, files, agents, printer);
+            }
+            let missing = missing.join(" and ");
+            printer.say(&format!("nothing to resume, {missing} does not exist: this is a new run"));
+        }
+        if let Some(parent) = files.output.parent().filter(|parent| !parent.as_os_str().is_empty())
+        {
+            std::fs::create_dir_all(parent).map_err(CollectError::write(parent))?;
+        }
+        let partial = PartialRows(partial_path(&files.materialized));
+        let prepared = materialize(&options, &partial.0)?;
         known_agents(&prepared.plan, agents)?;
-        Ok(prepared)
-    });
-    let prepared = prepared.inspect_err(|_| drop(std::fs::remove_file(&partial)))?;
-    for notice in &prepared.notices {
-        printer.warn(notice);
+        for notice in &prepared.notices {
+            printer.warn(notice);
+        }
+        let metrics = options.aggregate.then(MetricsBodies::default);
+        Ok(PreparedRun { options, files, plan: prepared.plan, metrics, kind: Kind::New(partial) })
     }
-    std::fs::rename(&partial, &files.materialized)
-        .map_err(CollectError::write(&files.materialized))?;
-    let output = LineFile::create(&files.output)?;
-    let failures_from = std::fs::metadata(&files.failures).map_or(0, |meta| meta.len());
-    let (failures, _) = LineFile::append(&files.failures)?;
-    let record = RunRecord { collection_id: new_collection_id(), failures_from };
-    write_record(files, &record)?;
-    Ok(Begun { record, plan: prepared.plan, skipped: 0, output, failures })
+
+    fn resumed(
+        options: CollectOptions,
+        files: RunFiles,
+        agents: &[String],
+        printer: &Printer,
+    ) -> Result<PreparedRun, CollectError> {
+        let record =
+            std::fs::read(&files.run).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let record = match record {
+            Some(record) => record,
+            None => {
+                printer.say(&format!(
+                    "{} does not tell the id of the run: it gets a new one",
+                    files.run.display()
+                ));
+                let record = RunRecord { collection_id: new_collection_id(), failures_from: 0 };
+                write_record(&files, &record)?;
+                record
+            }
+        };
+        let (output, cut) = LineFile::append(&files.output)?;
+        let (failures, cut_failures) = LineFile::append(&files.failures)?;
+        for (cut, path) in [(cut, &files.output), (cut_failures, &files.failures)] {
+            if cut > 0 {
+                printer.warn(&format!(
+                    "cut off the unfinished last line of {} ({cut} bytes)",
+                    path.display()
+                ));
+            }
+        }
+        let mut metrics = options.aggregate.then(MetricsBodies::default);
+        let (plan, found) =
+            resume::load(&files, record.failures_from, options.max_attempts, |agent, key, row| {
+                if let Some(metrics) = &mut metrics {
+                    metrics.add(agent, key, row, &[]);
+                }
+            })?;
+        known_agents(&plan, agents)?;
+        for line in found.lines(options.max_attempts) {
+            printer.say(&line);
+        }
+        let skipped = found.planned - found.remaining;
+        let kind = Kind::Resumed { record, output, failures, skipped };
+        Ok(PreparedRun { options, files, plan, metrics, kind })
+    }
+
+    /// Makes the rollouts. `telemetry` says whether there are spans, `parent` is the parent of the job's.
+    ///
+    /// # Errors
+    ///
+    /// What breaks the run. What was written until then stays, in whole lines.
+    pub async fn collect(
+        self,
+        dispatch: impl Dispatch,
+        telemetry: bool,
+        parent: &lens::Context,
+        printer: &Printer,
+        cancel: Cancel,
+    ) -> Result<CollectSummary, CollectError> {
+        let PreparedRun { options, files, plan, metrics, kind } = self;
+        let (record, output, failures, skipped) = match kind {
+            Kind::Resumed { record, output, failures, skipped } => {
+                (record, output, failures, skipped)
+            }
+            Kind::New(partial) => {
+                std::fs::rename(&partial.0, &files.materialized)
+                    .map_err(CollectError::write(&files.materialized))?;
+                let output = LineFile::create(&files.output)?;
+                let failures_from = std::fs::metadata(&files.failures).map_or(0, |meta| meta.len());
+                let (failures, _) = LineFile::append(&files.failures)?;
+                let record = RunRecord { collection_id: new_collection_id(), failures_from };
+                write_record(&files, &record)?;
+                (record, output, failures, 0)
+            }
+        };
+        let planned = plan.rollouts.len();
+        let concurrency = options.concurrency.unwrap_or(DEFAULT_CONCURRENCY);
+
+        let mut telemetry = RunTelemetry::start(telemetry, &record.collection_id, parent);
+        telemetry.planned(planned, skipped, concurrency);
+        let sink = Sink { output, failures, stats: Stats::default(), metrics };
+        let limits = Limits {
+            concurrency,
+            rollout_timeout: options.rollout_timeout,
+            stop_grace: options.stop_grace,
+        };
+        let driver =
+            Driver::new(dispatch, plan, files.materialized.clone(), sink, telemetry, limits)?;
+
+        let started = Instant::now();
+        let shown =
+            tokio::spawn(progress::show(printer.clone(), driver.counters(), planned as u64));
+        let driven = driver.run(cancel).await;
+        let elapsed = started.elapsed();
+        shown.abort();
+        let _ = shown.await;
+
+        let mut sink = driven.sink;
+        let mut telemetry = driven.telemetry;
+        let (done, failed) = (sink.output.lines(), sink.failures.lines());
+        let interrupted = driven.unmade > 0;
+        if let Some(error) = driven.failure {
+            telemetry.finished(done, failed, true);
+            printer.warn(&format!(
+                "{done} results and {failed} failures of this run are in their files, {} rollouts are not made",
+                driven.unmade
+            ));
+            return Err(error);
+        }
+        let bodies = sink.metrics.take().filter(|_| !interrupted);
+        let agent_metrics = match bodies {
+            Some(bodies) => agent_metrics(&driven.dispatch, bodies, &telemetry, printer).await,
+            None => None,
+        };
+        telemetry.finished(done, failed, interrupted);
+        if let Some(metrics) = &agent_metrics {
+            replace(&files.metrics, &document(metrics))?;
+        }
+        let counts = Counts {
+            done,
+            failed,
+            skipped: skipped as u64,
+            unmade: driven.unmade,
+            interrupted,
+            elapsed,
+        };
+        Ok(CollectSummary::new(
+            record.collection_id,
+            counts,
+            &mut sink.stats,
+            agent_metrics.as_deref(),
+            &files,
+        ))
+    }
+}
+
+async fn agent_metrics(
+    dispatch: &impl Dispatch,
+    bodies: MetricsBodies,
+    telemetry: &RunTelemetry,
+    printer: &Printer,
+) -> Option<Vec<AgentMetrics>> {
+    if bodies.overflowed() {
+        printer.warn("there are too many results to aggregate their metrics");
+    }
+    let (metrics, errors) = aggregate(dispatch, bodies, telemetry.job_context().as_ref()).await;
+    for error in errors {
+        printer.warn(&error.to_string());
+    }
+    for metrics in &metrics {
+        let text = serde_json::to_string_pretty(&metrics.key_metrics)
+            .expect("JSON values always serialise");
+        printer.say(&format!("key metrics of {}: {text}", metrics.agent));
+    }
+    (!metrics.is_empty()).then_some(metrics)
 }
 
 fn materialize(
@@ -254,52 +327,6 @@ fn materialize(
             prepare(&mut input, Path::new(path), &options.rows, &mut out, partial)
         }
     }
-}
-
-fn resumed(
-    options: &CollectOptions,
-    agents: &[String],
-    files: &RunFiles,
-    metrics: &mut Option<MetricsBodies>,
-    printer: &Printer,
-) -> Result<Begun, CollectError> {
-    let record = match std::fs::read(&files.run)
-        .ok()
-        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-    {
-        Some(record) => record,
-        None => {
-            printer.say(&format!(
-                "{} does not tell the id of the run; it gets a new one",
-                files.run.display()
-            ));
-            let record = RunRecord { collection_id: new_collection_id(), failures_from: 0 };
-            write_record(files, &record)?;
-            record
-        }
-    };
-    let (output, cut) = LineFile::append(&files.output)?;
-    let (failures, cut_failures) = LineFile::append(&files.failures)?;
-    for (cut, path) in [(cut, &files.output), (cut_failures, &files.failures)] {
-        if cut > 0 {
-            printer.warn(&format!(
-                "cut off the unfinished last line of {} ({cut} bytes)",
-                path.display()
-            ));
-        }
-    }
-    let (plan, found) =
-        resume::load(files, record.failures_from, options.max_attempts, |agent, key, row| {
-            if let Some(metrics) = metrics {
-                metrics.add(agent, key, row, &[]);
-            }
-        })?;
-    known_agents(&plan, agents)?;
-    for line in found.lines(options.max_attempts) {
-        printer.say(&line);
-    }
-    let skipped = found.planned - found.remaining;
-    Ok(Begun { record, plan, skipped, output, failures })
 }
 
 fn known_agents(plan: &Plan, agents: &[String]) -> Result<(), CollectError> {

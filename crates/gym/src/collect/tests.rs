@@ -122,7 +122,9 @@ impl Fixture {
         let printer = Printer::from_terminal().quieted();
         let names = ["a".to_owned()];
         runtime.block_on(async {
-            let run = run(self.options.clone(), &names, agents, &printer, cancel);
+            let prepared = PreparedRun::prepare(self.options.clone(), &names, &printer)?;
+            let parent = lens::Context::empty();
+            let run = prepared.collect(agents, false, &parent, &printer, cancel);
             tokio::join!(run, beside).0
         })
     }
