@@ -35,7 +35,7 @@ mod telemetry;
 pub use cancel::{Cancel, Canceller, Stop, cancellation};
 pub use error::CollectError;
 pub use fleet_agents::FleetAgents;
-pub use run::{CollectOptions, Input, PreparedRun};
+pub use run::PreparedRun;
 pub use settings::{OptionsError, options, overrides};
 pub use summary::CollectSummary;
 

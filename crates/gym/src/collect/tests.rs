@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::dispatch::{AgentReply, Dispatch, DispatchError, class};
+use super::run::{CollectOptions, Input};
 use super::*;
 use crate::printer::Printer;
 
