@@ -8,6 +8,7 @@
 //! Every mistake is one [`ConfigError`] that names file, line or key, what was expected and, in
 //! [`ConfigError::hint`], the fix. Nothing here reads the process environment.
 
+mod assemble;
 mod closest;
 mod directives;
 mod emit;
@@ -16,6 +17,7 @@ mod files;
 mod global;
 mod instances;
 mod interpolate;
+mod interpolation_text;
 mod load;
 mod marks;
 mod mask;
