@@ -9,5 +9,6 @@ pub mod example_session_state_mgmt;
 pub mod example_single_tool_call;
 pub mod openai_model;
 pub mod scripted_model;
+pub mod serve_openai;
 pub mod simple_agent;
 pub mod vllm_model;

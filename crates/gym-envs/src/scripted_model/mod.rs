@@ -8,6 +8,7 @@ mod engine;
 mod fault;
 mod latency;
 mod random;
+mod server;
 
 pub use config::{
     EngineShares, EngineTimings, Finish, ScriptError, ScriptedCall, ScriptedModelConfig,
@@ -16,6 +17,8 @@ pub use config::{
 pub use engine::{Engine, Outcome};
 pub use fault::{Fault, Faults, FaultsError, HANG};
 pub use latency::{Latency, LatencyError};
+pub(crate) use server::deliver;
+pub use server::{ScriptedModel, read_script};
 
 #[cfg(test)]
 mod tests;

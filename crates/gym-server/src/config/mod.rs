@@ -37,6 +37,15 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+/// Reads one YAML (or JSON) document that is no config: a script, a list.
+///
+/// # Errors
+///
+/// [`ConfigError`] with file, line and column; `file` is the name it gives.
+pub fn parse_yaml(text: &str, file: &str) -> Result<serde_json::Value, ConfigError> {
+    yaml::parse(text, file).map(|document| document.value)
+}
+
 pub use emit::to_yaml;
 pub use error::{ConfigError, Origin, Problem, Unserved};
 pub use global::{GlobalConfig, Instance};

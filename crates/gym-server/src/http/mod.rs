@@ -9,6 +9,6 @@ mod server;
 mod span;
 
 pub use call::{BAGGAGE, Call, Carrier, TRACEPARENT, TRACESTATE};
-pub use reply::{HttpError, Reply};
+pub use reply::{Delivery, HttpError, Reply};
 pub use router::{HandlerFuture, Service, SharedService};
 pub use server::{BindError, ServeOptions, Server};

@@ -17,6 +17,19 @@ pub struct Reply {
     pub(crate) content_type: HeaderValue,
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     pub(crate) body: Bytes,
+    pub(crate) delivery: Delivery,
+}
+
+/// How a body reaches the client; anything but whole is for servers that fail on purpose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delivery {
+    /// At once.
+    #[default]
+    Whole,
+    /// In pieces over this time.
+    Slow(std::time::Duration),
+    /// Not at all: the connection ends instead.
+    Broken,
 }
 
 impl Reply {
@@ -28,6 +41,7 @@ impl Reply {
             content_type: HeaderValue::from_static("application/json"),
             headers: Vec::new(),
             body: body.into(),
+            delivery: Delivery::Whole,
         }
     }
 
@@ -51,6 +65,13 @@ impl Reply {
         }
     }
 
+    /// The same body, marked as a finished stream of server-sent events.
+    #[must_use]
+    pub fn event_stream(mut self) -> Self {
+        self.content_type = HeaderValue::from_static("text/event-stream; charset=utf-8");
+        self
+    }
+
     /// Replaces the status, 200.
     #[must_use]
     pub fn status(mut self, status: StatusCode) -> Self {
@@ -62,6 +83,13 @@ impl Reply {
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
+        self
+    }
+
+    /// Delivers the body in another way than whole.
+    #[must_use]
+    pub fn delivery(mut self, delivery: Delivery) -> Self {
+        self.delivery = delivery;
         self
     }
 

@@ -192,5 +192,5 @@ fn reply(
             headers.append(header::SET_COOKIE, value);
         }
     }
-    response.map(|()| ReplyBody::new(reply.body, span))
+    response.map(|()| ReplyBody::new(reply.body, span, reply.delivery))
 }
