@@ -13,6 +13,7 @@ use crate::example_multi_step::ExampleMultiStep;
 use crate::example_session_state_mgmt::ExampleSessionStateMgmt;
 use crate::example_single_tool_call::ExampleSingleToolCall;
 use crate::openai_model::OpenAiModel;
+use crate::scripted_model::ScriptedModel;
 use crate::simple_agent::SimpleAgent;
 use crate::vllm_model::VllmModel;
 
@@ -32,6 +33,7 @@ const TABLE: &[(ServerType, &str, Make)] = &[
     ),
     (ServerType::ResponsesApiAgents, "simple_agent", agent_server::<SimpleAgent>),
     (ServerType::ResponsesApiModels, "openai_model", model_server::<OpenAiModel>),
+    (ServerType::ResponsesApiModels, "scripted_model", model_server::<ScriptedModel>),
     (ServerType::ResponsesApiModels, "vllm_model", model_server::<VllmModel>),
 ];
 
