@@ -110,9 +110,6 @@ fn case_block() {
 
 #[test]
 fn telemetry_starts_once_and_ends_once() {
-    if !lens::COMPILED_IN {
-        return;
-    }
     let output = run(
         "case_on",
         &[
@@ -142,12 +139,37 @@ fn telemetry_starts_once_and_ends_once() {
     let attributes = &span["attributes"];
     assert_eq!(attributes["nemo.gym.rollout.id"], "3-1");
     assert_eq!(attributes["nemo.gym.task.index"], 3);
+
+    let metric = |name: &str| -> serde_json::Value {
+        stdout
+            .lines()
+            .filter(|line| line.starts_with("{\"type\":\"metric\""))
+            .map(|line| serde_json::from_str(line).expect("a JSON line"))
+            .find(|metric: &serde_json::Value| metric["name"] == name)
+            .unwrap_or_else(|| panic!("no metric {name} in {stdout}"))
+    };
+    let completed = metric("gym.rollout.completed_total");
+    let point = &completed["points"][0];
+    assert_eq!(point["value"], 2);
+    assert_eq!(point["attributes"], json!({"nemo.gym.rollout.outcome": "timeout"}));
+    let duration = metric("http.server.request.duration");
+    assert_eq!(duration["unit"], "s");
+    assert_eq!(
+        duration["points"][0]["bounds"],
+        json!([0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0])
+    );
+    let verify = metric("gym.verify.duration_ms");
+    assert_eq!((&verify["unit"], &verify["points"][0]["count"]), (&json!("ms"), &json!(2)));
+    assert_eq!(metric("gym.verify.success_rate")["points"][0]["value"], 0.5);
 }
 
 #[test]
 #[ignore = "run by a test above, in a process of its own"]
 fn case_on() {
-    use gym_telemetry::{groups, semconv};
+    use std::time::Duration;
+
+    use gym_telemetry::{groups, metrics, semconv};
+
     let extra = [("extra".to_owned(), lens::Value::from(7_i64))];
     let handle = init_telemetry(Some("a"), Some("responses_api_agents"), &extra).expect("on");
     assert!(handle.is_exporting());
@@ -161,6 +183,12 @@ fn case_on() {
         (semconv::TASK_INDEX, "3".to_owned()),
     ]);
     lens::Span::build(&groups::ROLLOUT, semconv::span::ROLLOUT).parent(&context).start().end();
+
+    let outcome = lens::Value::from_static(semconv::value::outcome::TIMEOUT);
+    metrics::ROLLOUT_COMPLETED.add(2, &[(semconv::ROLLOUT_OUTCOME, outcome)]);
+    metrics::HTTP_SERVER_DURATION.record(0.003, &[]);
+    metrics::record_verification(Duration::from_millis(12), true);
+    metrics::record_verification(Duration::from_millis(14), false);
     shutdown_telemetry(5_000);
     shutdown_telemetry(5_000);
     assert!(get_telemetry().is_none() && !gym_telemetry::is_active());

@@ -2,6 +2,7 @@
 
 mod block;
 mod docs;
+mod groups;
 mod handover;
 mod lifecycle;
 mod names;
