@@ -138,12 +138,12 @@ fn without_a_free_port_the_range_is_named() {
 fn two_servers_on_one_address_are_an_error() {
     let both = format!(
         "{MODEL}      port: 10001\n{}",
-        MODEL.replace("model:", "second:") + "      port: 10001\n"
+        MODEL.replacen("model:", "second:", 1) + "      port: 10001\n"
     );
     let head = format!("{MODEL}      port: 11000\n");
     let all = [told(&both, &[]), told(&head, &[])];
     insta::assert_snapshot!(all.join("\n"), @r#"
-    error: DIR/a.yaml:10:13: second.responses_api_models.vllm_second.port: 127.0.0.1:10001 is already the address of model
+    error: DIR/a.yaml:10:13: second.responses_api_models.vllm_model.port: 127.0.0.1:10001 is already the address of model
     error: DIR/a.yaml:5:13: model.responses_api_models.vllm_model.port: 127.0.0.1:11000 is already the address of the head server
     "#);
 }
