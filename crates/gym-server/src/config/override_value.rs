@@ -59,7 +59,7 @@ pub(super) fn parse_value(text: &str) -> Result<Value, Fault> {
 
 fn comma(text: &str) -> Fault {
     Fault {
-        reason: "an unquoted comma".to_owned(),
+        reason: "an unquoted comma in the value".to_owned(),
         hint: Some(format!(
             "write `++{{key}}=[{text}]` for a list, or \"++{{key}}='{text}'\" for text"
         )),

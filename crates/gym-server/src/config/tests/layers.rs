@@ -80,9 +80,10 @@ fn the_first_root_that_has_a_file_wins() {
     let flag = dir(&[("a.yaml", "x: flag\n")]);
     let mut request = request(cwd.path(), &["+config_paths=[a.yaml,b.yaml,c.yaml]"]);
     request.search_dirs = vec![flag.path().to_owned()];
-    request
-        .environment_variables
-        .insert("NEMO_GYM_EXTRA_ROOTS".to_owned(), extra.path().display().to_string());
+    request.environment_variables.insert(
+        gym_telemetry::env_vars::GYM_EXTRA_ROOTS.to_owned(),
+        extra.path().display().to_string(),
+    );
     let config = load_counted(&request).unwrap();
     assert_eq!(
         pick(config.value(), &["x", "y", "z"]),

@@ -172,7 +172,7 @@ fn a_refused_override_says_how_to_write_it() {
       `++a.b=1` adds or replaces
     override `~a.b`: `~` deletes an earlier override, and there is none
       to remove a key that a file sets, use `_delete_key: a.b` there
-    override `+input_glob=x,y`: an unquoted comma
+    override `+input_glob=x,y`: an unquoted comma in the value
       write `++input_glob=[x,y]` for a list, or "++input_glob='x,y'" for text
     override `+url=http://h/v1?a=b`: unexpected `=` in an unquoted value
       quote the value: "+url='http://h/v1?a=b'"
