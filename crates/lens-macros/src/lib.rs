@@ -188,7 +188,9 @@ fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream, Stri
         call.extend(parse(","));
         call.extend(name);
         body.extend([TokenTree::Group(Group::new(Delimiter::Parenthesis, call))]);
-        body.extend(parse("; #[allow(clippy::redundant_closure_call, clippy::let_unit_value)] let lens_value ="));
+        body.extend(parse(
+            "; #[allow(clippy::let_unit_value)] let lens_value = ::lens::__private::call",
+        ));
         let mut closure = parse("move ||");
         if let Some(output) = function.output {
             closure.extend(parse("->"));
@@ -197,7 +199,7 @@ fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream, Stri
         closure.extend([TokenTree::Group(function.body)]);
         body.extend([TokenTree::Group(Group::new(Delimiter::Parenthesis, closure))]);
         body.extend(parse(
-            "(); ::lens::__record_outcome!(lens_guard, lens_value); ::core::mem::drop(lens_guard); lens_value",
+            "; ::lens::__record_outcome!(lens_guard, lens_value); ::core::mem::drop(lens_guard); lens_value",
         ));
     }
     let mut tokens = function.head;

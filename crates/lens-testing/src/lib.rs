@@ -1,1 +1,14 @@
-//! Test doubles: an OTLP sink, trees of spans as text.
+//! Test doubles: an OTLP sink, spans kept in memory, trees of spans as text.
+//!
+//! [`OtlpSink`] receives over the wire what any sender sends; [`collect`] runs a closure and returns the spans that
+//! ended meanwhile; [`render_tree`] turns spans into text for snapshots. A dev-dependency only.
+
+mod collected;
+mod memory;
+mod sink;
+mod tree;
+
+pub use collected::{CollectedEvent, CollectedLink, CollectedSpan, decode};
+pub use memory::{collect, collect_groups};
+pub use sink::{Counts, OtlpSink, ReceivedRequest, Reply, Signal};
+pub use tree::{TreeOptions, render_tree};

@@ -455,6 +455,11 @@ pub mod __private {
     pub trait RecordAny {}
 
     #[inline(always)]
+    pub fn call<R>(body: impl FnOnce() -> R) -> R {
+        body()
+    }
+
+    #[inline(always)]
     pub fn function_guard(_group: &'static Group, _name: &'static str) -> SpanGuard {
         SpanGuard::disabled()
     }

@@ -36,7 +36,7 @@ pub use value::Value;
 #[doc(hidden)]
 pub mod __private {
     pub use super::future::trace_future;
-    pub use super::guard::function_guard;
+    pub use super::guard::{call, function_guard};
     pub use super::outcome::{Outcome, RecordAny, RecordError, RecordOpaqueError};
 }
 

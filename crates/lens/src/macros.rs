@@ -39,6 +39,9 @@ macro_rules! managed_span {
     (@split $group:expr, $name:expr, [$($done:tt)*] ,) => {
         $crate::managed_span!(@guard $group, $name $($done)*)
     };
+    (@split $group:expr, $name:expr, [$($done:tt)*], => $body:expr) => {
+        $crate::managed_span!(@split $group, $name, [$($done)*] => $body)
+    };
     (@split $group:expr, $name:expr, [$($done:tt)*] => $body:expr) => {{
         #[allow(unused_mut)]
         let mut lens_guard = $crate::managed_span!(@guard $group, $name $($done)*);

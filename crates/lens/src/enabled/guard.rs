@@ -76,3 +76,10 @@ pub fn function_guard(group: &'static Group, name: &'static str) -> SpanGuard {
         SpanGuard::disabled()
     }
 }
+
+/// Calls a function's body; the bound makes its closure one that is called once, so it may give away what it holds.
+#[doc(hidden)]
+#[inline(always)]
+pub fn call<R>(body: impl FnOnce() -> R) -> R {
+    body()
+}

@@ -1,0 +1,80 @@
+//! OTLP over HTTP/1.1.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+
+use super::receive::{self, gunzip, response_message};
+use super::{Reply, Shared, Signal};
+
+pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let _ = stream.set_nodelay(true);
+        let shared = Arc::clone(&shared);
+        tokio::spawn(async move {
+            let service = service_fn(|request| handle(request, Arc::clone(&shared)));
+            // A sender that goes away is its own affair.
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+fn answer(status: StatusCode, body: Vec<u8>, json: bool) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    let kind = if json { "application/json" } else { "application/x-protobuf" };
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+async fn handle(
+    request: Request<Incoming>,
+    shared: Arc<Shared>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (head, body) = request.into_parts();
+    let signal = match head.uri.path() {
+        "/v1/traces" => Signal::Traces,
+        "/v1/metrics" => Signal::Metrics,
+        "/v1/logs" => Signal::Logs,
+        _ => return Ok(answer(StatusCode::NOT_FOUND, Vec::new(), false)),
+    };
+    let json = head.headers.get(CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
+    let Ok(body) = body.collect().await else {
+        return Ok(answer(StatusCode::BAD_REQUEST, Vec::new(), json));
+    };
+    let body = body.to_bytes();
+    let zipped = head.headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding == "gzip");
+    let body = if zipped { gunzip(&body) } else { Some(body) };
+    let body = match (body, json && signal == Signal::Traces) {
+        (Some(body), true) => lens_otlp::json::decode_trace_request(&body).ok().map(Bytes::from),
+        (body, _) => body,
+    };
+    let Some(body) = body else { return Ok(answer(StatusCode::BAD_REQUEST, Vec::new(), json)) };
+    let incoming =
+        receive::Incoming { signal, path: head.uri.path(), headers: &head.headers, body: &body };
+    Ok(match receive::take(&shared, &incoming) {
+        Reply::Accept => {
+            answer(StatusCode::OK, if json { b"{}".to_vec() } else { Vec::new() }, json)
+        }
+        Reply::Partial(rejected) if json => {
+            let text = format!("{{\"partialSuccess\":{{\"rejectedSpans\":\"{rejected}\"}}}}");
+            answer(StatusCode::OK, text.into_bytes(), json)
+        }
+        Reply::Partial(rejected) => answer(StatusCode::OK, response_message(rejected), json),
+        Reply::Http(status) => {
+            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            answer(status, Vec::new(), json)
+        }
+        Reply::Grpc(_) => answer(StatusCode::INTERNAL_SERVER_ERROR, Vec::new(), json),
+        Reply::Hang => std::future::pending().await,
+    })
+}
