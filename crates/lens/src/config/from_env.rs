@@ -324,3 +324,127 @@ fn read_limits(env: &mut Env<'_>) -> SpanLimits {
             .unwrap_or(default.event_attributes),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PREFIXES: &[&str] = &[vars::NEMO_GYM_OTEL, vars::NEMO_LENS];
+
+    fn read(pairs: &[(&str, &str)]) -> (LensConfig, Vec<ConfigWarning>) {
+        let map =
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        LensConfig::from_env_map(&map, PREFIXES)
+    }
+
+    fn config(pairs: &[(&str, &str)]) -> LensConfig {
+        let (config, warnings) = read(pairs);
+        assert_eq!(warnings, []);
+        config
+    }
+
+    #[test]
+    fn earlier_prefix_wins_and_a_blank_variable_is_unset() {
+        assert!(!config(&[]).enabled);
+        assert!(config(&[("NEMO_LENS_ENABLED", " On ")]).enabled);
+        assert!(!config(&[("NEMO_LENS_ENABLED", "1"), ("NEMO_GYM_OTEL_ENABLED", "no")]).enabled);
+        assert!(config(&[("NEMO_LENS_ENABLED", "1"), ("NEMO_GYM_OTEL_ENABLED", "  ")]).enabled);
+    }
+
+    #[test]
+    fn kill_switches_win_over_everything() {
+        let on = ("NEMO_GYM_OTEL_ENABLED", "1");
+        assert!(!config(&[on, ("OTEL_SDK_DISABLED", "true")]).enabled);
+        assert!(config(&[on, ("OTEL_SDK_DISABLED", "1")]).enabled, "only `true` disables");
+        let killed = [on, ("OTEL_TRACES_EXPORTER", "none"), ("NEMO_GYM_OTEL_EXPORTER", "console")];
+        let config = config(&killed);
+        assert_eq!(config.traces_exporter, ExporterKind::None);
+        assert_eq!(config.metrics_exporter, ExporterKind::Console);
+        assert_eq!(config.logs_exporter, ExporterKind::None);
+    }
+
+    #[test]
+    fn unreadable_value_is_reported_and_leaves_its_default() {
+        let (config, warnings) = read(&[
+            ("NEMO_GYM_OTEL_ENABLED", "maybe"),
+            ("OTEL_BSP_SCHEDULE_DELAY", "soon"),
+            ("OTEL_TRACES_SAMPLER", "sometimes"),
+        ]);
+        assert!(!config.enabled);
+        assert_eq!(config.batch, BatchSettings::default());
+        let variables: Vec<_> = warnings.iter().map(|warning| warning.variable.as_str()).collect();
+        let expected = ["NEMO_GYM_OTEL_ENABLED", "OTEL_TRACES_SAMPLER", "OTEL_BSP_SCHEDULE_DELAY"];
+        assert_eq!(variables, expected);
+    }
+
+    #[test]
+    fn endpoints_follow_the_specification() {
+        let endpoint = |pairs: &[(&str, &str)]| config(pairs).traces_otlp.endpoint;
+        let http = ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf");
+        assert_eq!(endpoint(&[]), "http://localhost:4317");
+        assert_eq!(endpoint(&[http]), "http://localhost:4318/v1/traces");
+        let base = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://h:1/base/");
+        assert_eq!(endpoint(&[http, base]), "http://h:1/base/v1/traces");
+        assert_eq!(endpoint(&[base]), "http://h:1/base/");
+        let own = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://t:2/as/it/is");
+        assert_eq!(endpoint(&[http, base, own]), "http://t:2/as/it/is");
+        assert_eq!(config(&[http, base, own]).metrics_otlp.endpoint, "http://h:1/base/v1/metrics");
+        let bare = ("OTEL_EXPORTER_OTLP_ENDPOINT", "h:4317");
+        assert_eq!(endpoint(&[bare]), "https://h:4317");
+        assert_eq!(endpoint(&[bare, ("OTEL_EXPORTER_OTLP_INSECURE", "true")]), "http://h:4317");
+    }
+
+    #[test]
+    fn signal_settings_win_over_general_ones() {
+        let config = config(&[
+            ("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Bearer%20a,bad"),
+            ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "x=y"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "1500"),
+            ("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "gzip"),
+            ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json"),
+        ]);
+        let (traces, metrics) = (&config.traces_otlp, &config.metrics_otlp);
+        assert_eq!(traces.headers, [("authorization".to_owned(), "Bearer a".to_owned())]);
+        assert_eq!(metrics.headers, [("x".to_owned(), "y".to_owned())]);
+        assert_eq!((traces.gzip, metrics.gzip), (true, false));
+        assert_eq!((traces.protocol, metrics.protocol), (Protocol::HttpJson, Protocol::Grpc));
+        assert_eq!(metrics.timeout, Duration::from_millis(1500));
+        let shown = format!("{traces:?}");
+        assert!(shown.contains("authorization") && !shown.contains("Bearer"), "{shown}");
+    }
+
+    #[test]
+    fn service_name_wins_over_resource_attributes() {
+        let attributes = ("OTEL_RESOURCE_ATTRIBUTES", "service.name=a,team=x%2Cy, broken ,=z");
+        assert_eq!(config(&[attributes]).service_name, "a");
+        let both = config(&[attributes, ("OTEL_SERVICE_NAME", "b")]);
+        assert_eq!(both.service_name, "b");
+        assert_eq!(both.resource_attributes.len(), 1);
+        assert_eq!(both.resource_attributes[0].0, "team");
+    }
+
+    #[test]
+    fn samplers_and_propagators_are_read_by_name() {
+        let config = config(&[
+            ("OTEL_TRACES_SAMPLER", "traceidratio"),
+            ("OTEL_TRACES_SAMPLER_ARG", "0.25"),
+            ("OTEL_PROPAGATORS", "baggage"),
+        ]);
+        assert_eq!(config.sampler, Sampler { parent_based: false, ratio: 0.25 });
+        assert_eq!(config.propagators, Propagators { trace_context: false, baggage: true });
+        let off = Sampler::from_name("parentbased_always_off", None);
+        assert_eq!(off, Some(Sampler { parent_based: true, ratio: 0.0 }));
+    }
+
+    #[test]
+    fn limits_fall_back_to_the_general_ones() {
+        let config = config(&[
+            ("OTEL_ATTRIBUTE_COUNT_LIMIT", "5"),
+            ("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "9"),
+            ("OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT", "2"),
+        ]);
+        let limits = config.limits;
+        assert_eq!((limits.attributes, limits.attribute_value_bytes), (5, 9));
+        assert_eq!((limits.events, limits.event_attributes), (128, 2));
+    }
+}

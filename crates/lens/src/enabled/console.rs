@@ -189,6 +189,10 @@ pub(super) fn put_time(out: &mut String, unix_nanos: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lens_otlp::encode::{
+        RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES, Scope, SpanParts, StatusCode, put_key_value,
+        put_request, put_scope_item,
+    };
 
     #[test]
     fn time_is_rfc_3339_in_utc() {
@@ -203,5 +207,79 @@ mod tests {
             put_time(&mut out, nanos);
             assert_eq!(out, expected);
         }
+    }
+
+    fn lines(change: impl FnOnce(&mut SpanParts<'_>)) -> Vec<serde_json::Value> {
+        let mut span = SpanParts {
+            trace_id: [0xab; 16],
+            span_id: [1; 8],
+            name: "POST /run\nnot a new line",
+            kind: 2,
+            start_nanos: 1_700_000_000_000_000_000,
+            end_nanos: 1_700_000_000_001_500_000,
+            ..SpanParts::default()
+        };
+        change(&mut span);
+        let (mut message, mut items, mut resource, mut request) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        span.put(&mut message);
+        put_scope_item(&mut items, &message);
+        put_scope_item(&mut items, &message);
+        put_key_value(&mut resource, RESOURCE_ATTRIBUTES, "service.name", "x");
+        let scope = Scope { name: "gym", version: "1" };
+        put_request(&mut request, &resource, std::iter::once((scope, items.as_slice())));
+        let mut out = String::new();
+        put_lines(&mut out, &request).expect("valid");
+        assert!(out.ends_with('\n'));
+        out.lines().map(|line| serde_json::from_str(line).expect("a JSON object a line")).collect()
+    }
+
+    #[test]
+    fn span_is_one_line_with_its_trace_id_at_the_top() {
+        let lines = lines(|_| {});
+        assert_eq!(lines.len(), 2);
+        let expected = serde_json::json!({
+            "type": "span",
+            "name": "POST /run\nnot a new line",
+            "trace_id": "abababababababababababababababab",
+            "span_id": "0101010101010101",
+            "parent_id": null,
+            "kind": "SERVER",
+            "start_time": "2023-11-14T22:13:20.000000000Z",
+            "end_time": "2023-11-14T22:13:20.001500000Z",
+            "duration_ms": 1.5,
+            "status": { "status_code": "UNSET" },
+            "attributes": {},
+            "events": [],
+            "links": [],
+            "scope": { "name": "gym", "version": "1" },
+            "resource": { "attributes": { "service.name": "x" } },
+        });
+        assert_eq!(lines[0], expected);
+    }
+
+    #[test]
+    fn numbers_json_lacks_are_strings_and_integers_are_exact() {
+        let mut attributes = Vec::new();
+        for (key, value) in [("nan", f64::NAN), ("up", f64::INFINITY), ("down", f64::NEG_INFINITY)]
+        {
+            put_key_value(&mut attributes, SPAN_ATTRIBUTES, key, &value);
+        }
+        put_key_value(&mut attributes, SPAN_ATTRIBUTES, "int", &i64::MAX);
+        let lines = lines(|span| {
+            span.attributes = attributes.leak();
+            span.parent_id = Some([2; 8]);
+            span.status = StatusCode::Error;
+            span.status_message = "broke";
+            span.dropped_events = 3;
+        });
+        let expected = serde_json::json!({
+            "nan": "NaN", "up": "Infinity", "down": "-Infinity", "int": i64::MAX,
+        });
+        assert_eq!(lines[0]["attributes"], expected);
+        assert_eq!(lines[0]["parent_id"], "0202020202020202");
+        assert_eq!(lines[0]["status"]["description"], "broke");
+        assert_eq!(lines[0]["dropped_events"], 3);
+        assert!(lines[0].get("dropped_links").is_none());
     }
 }

@@ -126,3 +126,50 @@ fn put_histogram_point(
     out.push('}');
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lens_otlp::encode::{Scope, put_request};
+    use lens_otlp::metrics::{
+        HistogramPoint, Identity, Interval, NumberPoint, Temporality, put_gauge, put_histogram,
+    };
+
+    #[test]
+    fn metric_is_one_line_without_a_trace_id() {
+        let interval = Interval { start_nanos: 0, end_nanos: 1_000_000_000 };
+        let identity = |name| Identity { name, unit: "ms", description: "what it is" };
+        let mut items = Vec::new();
+        let point = NumberPoint { attributes: &[], value: Number::Double(f64::INFINITY) };
+        put_gauge(&mut items, &identity("g"), interval, [point].into_iter());
+        let point = HistogramPoint {
+            attributes: &[],
+            count: 1,
+            sum: 2.0,
+            buckets: &[0, 1],
+            min_max: Some((2.0, 2.0)),
+        };
+        let cumulative = Temporality::Cumulative;
+        put_histogram(
+            &mut items,
+            &identity("h"),
+            interval,
+            cumulative,
+            &[1.0],
+            [point].into_iter(),
+        );
+        let mut request = Vec::new();
+        let scope = Scope { name: "lens", version: "" };
+        put_request(&mut request, &[], std::iter::once((scope, items.as_slice())));
+        let mut out = String::new();
+        put_lines(&mut out, &request).expect("valid");
+        assert!(!out.contains("trace_id"));
+        let lines: Vec<serde_json::Value> =
+            out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert_eq!(lines.len(), 2);
+        assert_eq!((&lines[0]["type"], &lines[0]["kind"]), (&"metric".into(), &"gauge".into()));
+        assert_eq!(lines[0]["points"][0]["value"], "Infinity");
+        assert_eq!(lines[1]["points"][0]["buckets"], serde_json::json!([0, 1]));
+        assert_eq!(lines[1]["points"][0]["time"], "1970-01-01T00:00:01.000000000Z");
+    }
+}
