@@ -18,7 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, setpgid, test_kill_process_group,
 };
@@ -108,7 +108,7 @@ fn watch(pid: Pid, life: &impl AsFd) {
         Ok(program) if !ended_first(program, life) => GRACE,
         _ => LEFTOVER_GRACE,
     };
-    stop_group(pid, grace);
+    stop_group(pid, program.as_ref().ok(), grace);
 }
 
 /// True when the program ended, false when the pipe did.
@@ -134,16 +134,24 @@ fn ended_first(program: &OwnedFd, life: &impl AsFd) -> bool {
 }
 
 /// SIGTERM to the group, SIGKILL to what is left of it after `grace`.
-fn stop_group(group: Pid, grace: Duration) {
+fn stop_group(group: Pid, program: Option<&OwnedFd>, grace: Duration) {
     const STEP: Duration = Duration::from_millis(20);
-    let deadline = Instant::now() + grace;
+    let mut deadline = Instant::now() + grace;
     let _ = kill_process_group(group, Signal::TERM);
-    // A dead leader that nobody has reaped yet still counts as its group.
     while test_kill_process_group(group).is_ok() {
         if Instant::now() >= deadline {
             let _ = kill_process_group(group, Signal::KILL);
             return;
         }
+        // A dead leader counts as its group until it is reaped, which may be nobody's business.
+        if program.is_some_and(has_ended) {
+            deadline = deadline.min(Instant::now() + LEFTOVER_GRACE);
+        }
         std::thread::sleep(STEP);
     }
+}
+
+fn has_ended(program: &OwnedFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(program, PollFlags::IN)], Some(&now)) == Ok(1)
 }

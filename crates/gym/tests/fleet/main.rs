@@ -2,3 +2,4 @@
 
 mod guarded;
 mod process;
+mod start;
