@@ -302,10 +302,25 @@ pub struct DemoArgs {
 
 #[derive(Clone, Debug, Args)]
 pub struct ServeOpenaiArgs {
-    /// Address to listen on; port 0 picks a free one and prints it.
+    /// Address to listen on; port 0 picks a free one. The base URL is printed.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8000")]
     pub listen: SocketAddr,
-    /// Settings of the scripted model, as in its config: +latency.kind=uniform, +script=replies.jsonl, …
+    /// Key that clients must send.
+    #[arg(long, value_name = "KEY")]
+    pub api_key: Option<String>,
+    /// Threads that serve.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub workers: usize,
+    /// How long replies take in milliseconds: MS, uniform:MIN,MAX or lognormal:MEDIAN,SIGMA.
+    #[arg(long, value_name = "SPEC")]
+    pub latency: Option<String>,
+    /// Seed of everything that is drawn.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// A YAML file with settings of the scripted model, as in its config block.
+    #[arg(long, value_name = "PATH")]
+    pub config: Option<PathBuf>,
+    /// Settings of the scripted model: +answer=hello, +errors={…}, …
     #[arg(value_name = "+KEY=VALUE", value_parser = override_token)]
     pub overrides: Vec<String>,
 }

@@ -3,21 +3,9 @@
 use std::path::PathBuf;
 
 use gym_server::config::{self, ConfigError, GlobalConfig, LoadRequest, string_override};
-use gym_server::instance::ServerType;
 
 use crate::args::{ConfigSource, ModelFlags};
 use crate::printer::Printer;
-
-/// What `gym serve-instance` can serve.
-const BUILTINS: &[(ServerType, &str)] = &[
-    (ServerType::ResponsesApiAgents, "simple_agent"),
-    (ServerType::ResponsesApiModels, "openai_model"),
-    (ServerType::ResponsesApiModels, "scripted_model"),
-    (ServerType::ResponsesApiModels, "vllm_model"),
-    (ServerType::ResourcesServers, "example_multi_step"),
-    (ServerType::ResourcesServers, "example_session_state_mgmt"),
-    (ServerType::ResourcesServers, "example_single_tool_call"),
-];
 
 /// Overrides of the flags that name the policy model.
 pub fn model_overrides(model: &ModelFlags) -> Vec<String> {
@@ -93,7 +81,7 @@ fn request(source: &ConfigSource, flags: Vec<String>, ports: Ports) -> LoadReque
         environment_variables: gym_telemetry::environment(),
         cwd: std::env::current_dir().unwrap_or_else(|_| PathBuf::from(".")),
         embedded: gym_envs::assets::FILES,
-        builtins: BUILTINS,
+        builtins: gym_envs::builtin::BUILTINS,
         assign_ports: ports == Ports::Assign,
     }
 }

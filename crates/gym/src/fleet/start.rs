@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gym_server::config::{GlobalConfig, Instance, Program};
 use gym_server::instance::Endpoint;
+use gym_server::program::EXIT_PORT_TAKEN;
 use gym_telemetry::semconv::span;
 use gym_telemetry::{ChildEnv, TELEMETRY_KEY_NAME, env_vars};
 use tokio::signal::unix::{SignalKind, signal};
@@ -30,8 +31,6 @@ const POLL_LONGEST: Duration = Duration::from_secs(1);
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
 const HEAD_NAME: &str = "the head server";
 const LOG_DIR_KEY: &str = "nemo_gym_log_dir";
-/// Exit code of a server of ours that found its port taken.
-const EXIT_PORT_TAKEN: u8 = 98;
 
 /// What has been started so far; stopped by whoever gives up.
 struct Started {
