@@ -5,6 +5,7 @@ use std::fmt;
 use gym_server::config::ConfigError;
 
 use crate::collect::CollectError;
+use crate::env_test::EnvironmentError;
 use crate::fleet::FleetError;
 use crate::printer::Printer;
 
@@ -68,6 +69,9 @@ fn hint_of(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
     }
     if let Some(collect) = cause.downcast_ref::<CollectError>() {
         return collect.hint();
+    }
+    if let Some(environment) = cause.downcast_ref::<EnvironmentError>() {
+        return environment.hint();
     }
     cause.downcast_ref::<FleetError>().and_then(FleetError::hint)
 }

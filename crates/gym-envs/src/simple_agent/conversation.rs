@@ -44,6 +44,7 @@ pub struct ToolCall {
     pub path: String,
     /// The request body, or the text that stands in for the output when there is none to send.
     pub arguments: Result<Bytes, String>,
+    name: Box<str>,
     call_id: Box<str>,
 }
 
@@ -220,7 +221,17 @@ impl ToolCall {
             Ok(Cow::Owned(text)) => Ok(Bytes::from(text)),
             Err(malformed) => Err(malformed.output()),
         };
-        Ok(ToolCall { path: tool_path(&item.name), arguments, call_id: item.call_id.into() })
+        Ok(ToolCall {
+            path: tool_path(&item.name),
+            arguments,
+            name: item.name.into(),
+            call_id: item.call_id.into(),
+        })
+    }
+
+    /// Name of the tool, as the model wrote it.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 }
 
