@@ -41,3 +41,6 @@ pub use summary::CollectSummary;
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod http_tests;
