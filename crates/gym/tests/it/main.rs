@@ -1,5 +1,6 @@
 //! The program as its users run it: real processes, real HTTP, real traces.
 
+mod env_test;
 mod spans;
 mod support;
 mod trees;

@@ -1,0 +1,155 @@
+//! `gym env test`, on shipped environments and on one of a user's own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::support::{gym, text};
+
+/// `env test` in an empty folder.
+fn env_test(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = gym();
+    command.args(["env", "test"]).args(arguments).current_dir(folder);
+    // A fleet of a neighbouring test may have the default port of the head server.
+    command
+        .arg(format!("++head_server={{host: 127.0.0.1, port: {}}}", crate::support::free_port()));
+    command.output().expect("the program runs")
+}
+
+/// The report of a run with `--json`.
+fn report(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!("{error}: {}\n{}", text(&output.stdout), text(&output.stderr))
+    })
+}
+
+/// The search root of the example server, with the built program in it.
+fn calculator(folder: &Path) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = Path::new(env!("CARGO_BIN_EXE_gym"))
+        .parent()
+        .expect("the binary has a directory")
+        .join("examples/calculator");
+    if !program.exists() {
+        // `cargo test --test it` builds no examples.
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--package", "gym", "--example", "calculator"]);
+        let built = build.current_dir(here).status().expect("cargo runs");
+        assert!(built.success(), "the example builds");
+    }
+    let source = here.join("examples/calculator/resources_servers/calculator");
+    let target = folder.join("root/resources_servers/calculator");
+    for (directory, file) in [("configs", "calculator.yaml"), ("data", "example.jsonl")] {
+        std::fs::create_dir_all(target.join(directory)).expect("a directory");
+        let path = Path::new(directory).join(file);
+        std::fs::copy(source.join(&path), target.join(&path)).expect("a copy");
+    }
+    std::os::unix::fs::symlink(program, target.join("calculator")).expect("a link");
+    folder.join("root")
+}
+
+#[test]
+fn shipped_environments_keep_the_contract() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = env_test(folder.path(), &["--resources-server", "example_single_tool_call"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    insta::assert_snapshot!(text(&output.stdout), @r"
+    row  seed  tools  verify  reward  rollout  result
+    1    ok    1/1    ok      1.0     ok       pass
+    2    ok    1/1    ok      1.0     ok       pass
+    3    ok    1/1    ok      1.0     ok       pass
+    4    ok    1/1    ok      1.0     ok       pass
+    5    ok    1/1    ok      1.0     ok       pass
+    ");
+    for name in ["example_multi_step", "example_session_state_mgmt"] {
+        let output = env_test(folder.path(), &["--resources-server", name, "--json"]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let report = report(&output);
+        assert_eq!(report["rows"].as_array().map(Vec::len), Some(5), "{report}");
+        assert_eq!(report["rows"][0]["tools"], serde_json::json!({"called": 2, "passed": 2}));
+    }
+}
+
+#[test]
+fn a_server_of_ones_own_runs_as_an_instance_of_a_fleet() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = calculator(folder.path());
+    let script = folder.path().join("script.jsonl");
+    let replies = concat!(
+        r#"{"tool_calls":[{"name":"add","arguments":{"a":17,"b":25}}]}"#,
+        "\n",
+        r#"{"text":"17 plus 25 is 42."}"#,
+        "\n",
+    );
+    std::fs::write(&script, replies).expect("a file");
+    let arguments = [
+        "--resources-server",
+        "calculator",
+        "--search-dir",
+        root.to_str().expect("a path"),
+        "--script",
+        script.to_str().expect("a path"),
+        "--log-dir",
+        "logs",
+    ];
+    let output = env_test(folder.path(), &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    insta::assert_snapshot!(text(&output.stdout), @r"
+    row  seed  tools  verify  reward  rollout  result
+    1    ok    1/1    ok      1.0     ok       pass
+    2    ok    1/1    ok      0.0     ok       pass
+    3    ok    1/1    ok      0.0     ok       pass
+    4    ok    1/1    ok      0.0     ok       pass
+    ");
+    assert!(folder.path().join("logs/calculator.log").exists());
+}
+
+#[test]
+fn each_fault_of_an_environment_is_named_at_its_hop() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = calculator(folder.path());
+    let rows = concat!(
+        r#"{"responses_create_params":{"input":"x","tools":[{"type":"function","name":"divide","parameters":{"type":"object","properties":{}}}]},"expected_value":1}"#,
+        "\n",
+        r#"{"responses_create_params":{"input":"x"}}"#,
+        "\n",
+        r#"{"nope":1}"#,
+        "\n",
+    );
+    std::fs::write(folder.path().join("rows.jsonl"), rows).expect("a file");
+    let root = root.to_str().expect("a path");
+    let arguments = [
+        "--resources-server",
+        "calculator",
+        "--search-dir",
+        root,
+        "--input",
+        "rows.jsonl",
+        "--json",
+    ];
+    let output = env_test(folder.path(), &arguments);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let report = report(&output);
+    assert_eq!(report["passed"], false);
+    let faults = |row: usize| -> Vec<String> {
+        let faults = report["rows"][row]["faults"].as_array().expect("a list");
+        faults.iter().map(|fault| fault.as_str().expect("a text").to_owned()).collect()
+    };
+    assert_eq!(faults(0), [r#"tool "divide": status 404, expected 2xx: {"detail":"Not Found"}"#]);
+    let verify = "verify: status 422, expected 2xx: {\"detail\":[{\"type\":\"missing\",\"loc\":[\"body\",\"expected_value\"]";
+    assert!(faults(1)[0].starts_with(verify), "{:?}", faults(1));
+    assert!(faults(1)[1].starts_with("run: status 500"), "{:?}", faults(1));
+    assert!(faults(2)[0].starts_with("row: the body does not have the required shape"));
+    assert_eq!(report["rows"][2]["seed"], Value::Null);
+}
+
+#[test]
+fn an_unknown_environment_is_a_usage_error() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = env_test(folder.path(), &["--resources-server", "example_single_toolcall"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(said.contains("example_single_toolcall"), "{said}");
+    assert!(said.contains("hint:"), "{said}");
+}
