@@ -111,6 +111,8 @@ fn command(args: &DemoArgs, workspace: &Workspace) -> io::Result<Command> {
     command.arg(format!("{model}.latency.kind=lognormal"));
     command.arg(format!("{model}.latency.median_ms={LATENCY_MEDIAN_MILLIS}"));
     command.arg(format!("{model}.latency.sigma={LATENCY_SIGMA}"));
+    command.arg(format!("{model}.engine.queue_share=0.15"));
+    command.arg(format!("{model}.engine.prefill_share=0.25"));
     command.current_dir(workspace.directory());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
 
