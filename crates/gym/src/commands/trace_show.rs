@@ -35,18 +35,19 @@ pub fn run(args: &TraceShowArgs, printer: &Printer) -> Result<ExitStatus, anyhow
         if all.is_empty() {
             all = sections.clone();
         }
-        (trace::summarise(&traces, &all), all.len())
+        trace::summarise(&traces, &all)
     });
 
     if args.json {
-        let rows = summary.as_ref().map(|(rows, _)| rows.as_slice());
-        printer.data(&trace::show_document(&traces, &sections, rows, &report).to_string())?;
+        printer.data(
+            &trace::show_document(&traces, &sections, summary.as_ref(), &report).to_string(),
+        )?;
     } else {
         let canvas = trace::Canvas::of(printer);
         let mut parts: Vec<String> =
             sections.iter().map(|section| trace::timeline(&traces, *section, &canvas)).collect();
-        if let Some((rows, rollouts)) = &summary {
-            parts.push(trace::summary_table(rows, *rollouts, &canvas));
+        if let Some(summary) = &summary {
+            parts.push(trace::summary_table(summary, &canvas));
         }
         printer.data(&parts.join("\n"))?;
     }

@@ -53,7 +53,7 @@ impl Report<'_> {
             .rollouts()
             .map(|(trace, rollout)| self.traces.section(trace, rollout))
             .collect();
-        parts.push(summary_table(&summarise(self.traces, &all), all.len(), canvas));
+        parts.push(summary_table(&summarise(self.traces, &all), canvas));
         parts.push(self.next(slowest_first.first().and_then(|(_, slowest)| slowest.id.as_deref())));
         parts.join("\n")
     }

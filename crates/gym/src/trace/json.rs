@@ -7,7 +7,7 @@ use super::list::list_rows;
 use super::read::ReadReport;
 use super::rollout::{Section, Traces};
 use super::span::Span;
-use super::summary::SummaryRow;
+use super::summary::{Summary, SummaryRow};
 use super::timestamp;
 use super::tree::{Node, Root};
 
@@ -35,7 +35,7 @@ pub fn list_document(traces: &Traces, report: &ReadReport) -> Value {
 pub fn show_document(
     traces: &Traces,
     sections: &[Section],
-    summary: Option<&[SummaryRow]>,
+    summary: Option<&Summary>,
     report: &ReadReport,
 ) -> Value {
     let shown: Vec<Value> = sections
@@ -64,14 +64,18 @@ pub fn show_document(
         })
         .collect();
     let mut document = json!({ "traces": shown });
-    if let Some(rows) = summary {
-        document["summary"] = rows.iter().map(summary_value).collect();
+    if let Some(summary) = summary {
+        document["summary"] = json!({
+            "rollouts": summary.rollouts,
+            "admission_ms": millis(summary.admission_nanos),
+            "rows": summary.rows.iter().map(row_value).collect::<Vec<Value>>(),
+        });
     }
     document["read"] = report_value(report);
     document
 }
 
-fn summary_value(row: &SummaryRow) -> Value {
+fn row_value(row: &SummaryRow) -> Value {
     json!({
         "name": row.name,
         "process": row.instance,

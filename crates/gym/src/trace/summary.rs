@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use gym_telemetry::semconv;
+
 use super::read::counted;
 use super::rollout::{Section, Traces};
 use super::text::{Align, Canvas, ProcessLabels, duration_text, table};
@@ -30,8 +32,33 @@ pub struct SummaryRow {
     pub self_nanos: u64,
 }
 
-/// Sums up these sections, most self time first.
-pub fn summarise(traces: &Traces, sections: &[Section]) -> Vec<SummaryRow> {
+/// Where the time of some sections went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// Most self time first.
+    pub rows: Vec<SummaryRow>,
+    /// How many rollouts were summed up.
+    pub rollouts: usize,
+    /// Their waits for a slot; part of the self time of their attempts.
+    pub admission_nanos: u64,
+}
+
+/// Sums up these sections.
+pub fn summarise(traces: &Traces, sections: &[Section]) -> Summary {
+    let rollouts = || {
+        sections.iter().flat_map(|section| {
+            let rollouts = traces.traces[section.trace].rollouts.iter();
+            rollouts.filter(|rollout| (section.first..section.end).contains(&rollout.node))
+        })
+    };
+    Summary {
+        rows: rows(traces, sections),
+        rollouts: rollouts().count(),
+        admission_nanos: rollouts().map(|rollout| rollout.admission_nanos).sum(),
+    }
+}
+
+fn rows(traces: &Traces, sections: &[Section]) -> Vec<SummaryRow> {
     let nodes = || {
         sections.iter().flat_map(|section| {
             traces.traces[section.trace].tree.nodes[section.first..section.end].iter()
@@ -77,7 +104,8 @@ pub fn nearest_rank(sorted: &[u64], percent: usize) -> u64 {
 }
 
 /// The table as text, with its heading.
-pub fn summary_table(rows: &[SummaryRow], rollouts: usize, canvas: &Canvas) -> String {
+pub fn summary_table(summary: &Summary, canvas: &Canvas) -> String {
+    let Summary { rows, rollouts, admission_nanos } = summary;
     let all_self: u64 = rows.iter().map(|row| row.self_nanos).sum();
     let header = [
         ("SPAN", Align::Left),
@@ -106,9 +134,18 @@ pub fn summary_table(rows: &[SummaryRow], rollouts: usize, canvas: &Canvas) -> S
         .collect();
     let heading = format!(
         "where the time of {} went (self: time of a span that none of its children covers)",
-        counted(rollouts, "rollout", "rollouts")
+        counted(*rollouts, "rollout", "rollouts")
     );
-    format!("{}\n\n{}", canvas.bold(&heading), table(canvas, &header, &cells, 0))
+    let mut text = format!("{}\n\n{}", canvas.bold(&heading), table(canvas, &header, &cells, 0));
+    if *admission_nanos > 0 {
+        let wait = duration_text(*admission_nanos);
+        let name = semconv::span::ROLLOUT_ATTEMPT;
+        text.push_str(
+            &canvas.dim(&format!("{wait} of the self time of {name} was waiting for a slot")),
+        );
+        text.push('\n');
+    }
+    text
 }
 
 fn share_text(part: u64, whole: u64) -> String {

@@ -465,6 +465,19 @@ fn the_slowest_rollout_is_not_the_one_that_waited_longest_for_its_slot() {
 }
 
 #[test]
+fn the_summary_says_how_much_was_waiting_for_a_slot() {
+    let traces = three_rollouts();
+    let all: Vec<_> = (0..3).map(|at| traces.whole(at)).collect();
+    let summary = summarise(&traces, &all);
+    assert_eq!((summary.rollouts, summary.admission_nanos), (3, 520_000_000));
+    let text = summary_table(&summary, &Canvas::PLAIN);
+    assert!(
+        text.ends_with("\n520ms of the self time of gym.rollout.attempt was waiting for a slot\n"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_rollout_is_found_with_all_its_attempts_and_a_trace_by_its_prefix() {
     let traces = three_rollouts();
     assert_eq!(choose(&traces, Choice::Rollout("0-1")).unwrap().sections.len(), 2);
@@ -566,8 +579,8 @@ fn the_list_is_sorted_by_start_and_counts() {
 #[test]
 fn the_summary_shows_where_the_time_went() {
     let traces = Traces::assemble(read_fixture("rollout_trace.jsonl").spans);
-    let rows = summarise(&traces, &[traces.whole(0)]);
-    insta::assert_snapshot!(summary_table(&rows, 1, &Canvas::PLAIN));
+    let summary = summarise(&traces, &[traces.whole(0)]);
+    insta::assert_snapshot!(summary_table(&summary, &Canvas::PLAIN));
 }
 
 /// Guarantees: with spans that follow one another nothing is counted twice and nothing is lost.
@@ -595,8 +608,8 @@ fn self_times_of_nested_sequential_spans_sum_to_the_root() {
             }
         }
         let traces = assemble(&lines);
-        let rows = summarise(&traces, &[traces.whole(0)]);
-        let own: u64 = rows.iter().map(|row| row.self_nanos).sum();
+        let summary = summarise(&traces, &[traces.whole(0)]);
+        let own: u64 = summary.rows.iter().map(|row| row.self_nanos).sum();
         assert_eq!(own, 40_000_000_000);
     }
 }

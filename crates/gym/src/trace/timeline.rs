@@ -20,6 +20,8 @@ const BAR_MIN_COLUMNS: usize = 100;
 /// The width that is drawn for when nobody says.
 const PIPE_COLUMNS: usize = 120;
 const BAR_WIDTHS: std::ops::RangeInclusive<usize> = 16..=60;
+/// Shorter waits for a slot are not worth a word.
+const WAIT_WORTH_SAYING_NANOS: u64 = 1_000_000;
 /// Clocks that differ by less are not worth a word.
 const SHIFT_WORTH_SAYING_NANOS: u64 = 1_000_000;
 
@@ -74,7 +76,7 @@ fn header(traces: &Traces, section: Section, canvas: &Canvas) -> String {
     }
     parts.push(format!("trace {}", trace.trace_id));
     match rollouts.as_slice() {
-        [one] if one.admission_nanos > 0 => parts.push(format!(
+        [one] if one.admission_nanos >= WAIT_WORTH_SAYING_NANOS => parts.push(format!(
             "{} after {} of waiting for a slot",
             duration_text(one.duration_nanos),
             duration_text(one.admission_nanos)
