@@ -9,8 +9,8 @@ const ROLLOUTS: usize = 500;
 const ROWS: usize = 5;
 
 const DEFAULT_TREE: &str = "\
-gym.rollout.attempt [orchestrator INTERNAL]
-  HTTP POST [orchestrator CLIENT]
+gym.rollout.attempt [driver INTERNAL]
+  HTTP POST [driver CLIENT]
     POST /run [example_single_tool_call_simple_agent SERVER]
       gym.rollout [example_single_tool_call_simple_agent INTERNAL]
         HTTP POST [example_single_tool_call_simple_agent CLIENT]
@@ -28,8 +28,8 @@ gym.rollout.attempt [orchestrator INTERNAL]
 ";
 
 const FULL_TREE: &str = "\
-gym.rollout.attempt [orchestrator INTERNAL]
-  HTTP POST [orchestrator CLIENT]
+gym.rollout.attempt [driver INTERNAL]
+  HTTP POST [driver CLIENT]
     POST /run [example_single_tool_call_simple_agent SERVER]
       gym.rollout [example_single_tool_call_simple_agent INTERNAL]
         HTTP POST [example_single_tool_call_simple_agent CLIENT]
