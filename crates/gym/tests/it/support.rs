@@ -79,7 +79,7 @@ impl Fleet {
             .current_dir(folder.path())
             .envs(start.environment.iter().copied())
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(std::fs::File::create(folder.path().join("stdout")).expect("a file"))
             .stderr(Stdio::piped());
         let mut child = command.spawn().expect("the fleet starts");
         let stderr = Arc::new(Mutex::new(String::new()));
@@ -107,6 +107,11 @@ impl Fleet {
             assert!(Instant::now() < deadline, "{text:?} did not come, but:\n{}", self.said());
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// What the fleet wrote to stdout: the telemetry lines of every process of it.
+    pub fn stdout(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("stdout")).expect("stdout")
     }
 
     pub fn logs(&self) -> PathBuf {

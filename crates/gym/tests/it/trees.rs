@@ -85,7 +85,7 @@ fn run(preset: &str) -> Vec<Span> {
     assert_eq!(rows(&fleet.folder.path().join("out.jsonl")).len(), ROLLOUTS);
     assert_eq!(fleet.stop(), Some(0), "{}", fleet.said());
     let mut all = spans::parse(&text(&collected.stdout));
-    all.extend(spans::of_logs(&fleet.logs()));
+    all.extend(spans::parse(&fleet.stdout()));
     all
 }
 
