@@ -6,14 +6,15 @@
 //! CPU a rollout costs more than with telemetry off.
 //!
 //! ```text
-//! cargo build --release && (cd benches && cargo run --release --bin fleet_load -- --rounds 5)
+//! cargo build --release && cargo build --release -p lens-testing --bin otlp-sink
+//! (cd benches && cargo run --release --bin fleet_load -- --rounds 5)
 //! ```
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -156,8 +157,7 @@ fn run(options: &Options, variant: &str) -> Outcome<Sample> {
             .args(["--agent", "example_single_tool_call_simple_agent"])
             .args(["--concurrency", &options.concurrency.to_string()])
             .args(["--num-repeats", &repeats.to_string()])
-            .arg(format!("+head_server.port={head}"))
-            .arg("+head_server.host=127.0.0.1")
+            .arg(format!("++head_server={{host: 127.0.0.1, port: {head}}}"))
             .envs(environment.iter().cloned())
             .stderr(Stdio::piped())
             .output()?;
@@ -166,10 +166,9 @@ fn run(options: &Options, variant: &str) -> Outcome<Sample> {
         }
         Ok(serde_json::from_slice(&output.stdout)?)
     };
-    collect(200, "warm.jsonl")?;
+    collect(WARM_REPEATS, "warm.jsonl")?;
     let before: BTreeMap<_, _> = pids.iter().map(|(name, pid)| (name.clone(), cpu_of(*pid))).collect();
     let own_children = children_cpu();
-    let spans_before = sink.as_ref().map(Sink::spans).transpose()?;
     let repeats = options.rollouts / ROWS;
     let summary = collect(repeats, "out.jsonl")?;
     let driver = children_cpu() - own_children;
@@ -178,8 +177,8 @@ fn run(options: &Options, variant: &str) -> Outcome<Sample> {
     std::thread::sleep(Duration::from_millis(if sink.is_some() { 5500 } else { 0 }));
     let mut sample = Sample {
         rollouts_per_second: number(&summary, "rollouts_per_second"),
-        millis: ["p50_ms", "p95_ms", "p99_ms"].map(|key| {
-            summary.get("rollout_duration").map_or(f64::NAN, |d| number(d, key))
+        millis: ["p50", "p95", "p99"].map(|key| {
+            summary.get("duration_millis").map_or(f64::NAN, |d| number(d, key))
         }),
         ..Sample::default()
     };
@@ -189,15 +188,16 @@ fn run(options: &Options, variant: &str) -> Outcome<Sample> {
         sample.resident.insert(name.clone(), resident_of(*pid));
     }
     sample.cpu.insert("driver".to_owned(), driver / rollouts * 1e3);
-    if let (Some(sink), Some(before)) = (&sink, spans_before) {
-        sample.spans = Some((sink.spans()? - before) / rollouts);
-    }
     fleet.stop()?;
+    if let Some(sink) = sink {
+        sample.spans = Some(sink.finish()? / (rollouts + (WARM_REPEATS * ROWS) as f64));
+    }
     std::fs::remove_dir_all(&folder)?;
     Ok(sample)
 }
 
 const ROWS: usize = 5;
+const WARM_REPEATS: usize = 200;
 
 fn number(value: &Value, key: &str) -> f64 {
     value.get(key).and_then(Value::as_f64).unwrap_or(f64::NAN)
@@ -243,8 +243,7 @@ impl Fleet {
         command
             .args(["env", "start", "--resources-server", "example_single_tool_call"])
             .args(["--model-type", "scripted_model"])
-            .arg(format!("+head_server.port={head}"))
-            .arg("+head_server.host=127.0.0.1")
+            .arg(format!("++head_server={{host: 127.0.0.1, port: {head}}}"))
             .arg("--log-dir")
             .arg(folder.join("logs"))
             .envs(environment.iter().cloned())
@@ -310,34 +309,34 @@ impl Drop for Fleet {
 /// A running `otlp-sink` that acknowledges and counts.
 struct Sink {
     child: Child,
-    _stdin: ChildStdin,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
     endpoint: String,
-    control: u16,
 }
 
 impl Sink {
     fn start(binary: &Path) -> Outcome<Self> {
-        let mut child =
-            Command::new(binary).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut child = Command::new(binary)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{}: {error}", binary.display()))?;
+        let stdin = child.stdin.take();
+        let mut stdout = BufReader::new(child.stdout.take().ok_or("no stdout")?);
         let mut line = String::new();
-        BufReader::new(child.stdout.take().ok_or("no stdout")?).read_line(&mut line)?;
-        let ports: Value = serde_json::from_str(&line)?;
-        let port = |key: &str| ports[key].as_u64().ok_or_else(|| format!("no {key} in {line}"));
-        Ok(Self {
-            endpoint: format!("http://127.0.0.1:{}", port("grpc")?),
-            control: port("http")? as u16,
-            _stdin: child.stdin.take().ok_or("no stdin")?,
-            child,
-        })
+        stdout.read_line(&mut line)?;
+        let endpoints: Value = serde_json::from_str(&line)?;
+        let endpoint = endpoints["grpc"].as_str().ok_or("no endpoint")?.to_owned();
+        Ok(Self { child, stdin, stdout, endpoint })
     }
 
-    fn spans(&self) -> Outcome<f64> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.control))?;
-        stream.write_all(b"GET /counts HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text)?;
-        let body = text.split("\r\n\r\n").nth(1).ok_or("no body")?;
-        Ok(number(&serde_json::from_str(body)?, "spans"))
+    /// Spans that were received.
+    fn finish(mut self) -> Outcome<f64> {
+        drop(self.stdin.take());
+        let mut line = String::new();
+        self.stdout.read_line(&mut line)?;
+        self.child.wait()?;
+        Ok(number(&serde_json::from_str(&line)?, "spans"))
     }
 }
 

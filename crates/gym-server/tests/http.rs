@@ -35,6 +35,12 @@ impl Running {
     }
 }
 
+fn start_with(routes: impl FnOnce(&mut Service)) -> Running {
+    let mut service = Service::new(ServerType::ResourcesServers, "echo___echo".to_owned());
+    routes(&mut service);
+    run(service, 1)
+}
+
 fn start(server_type: ServerType, workers: usize) -> Running {
     let mut service = Service::new(server_type, "echo___echo".to_owned());
     service.route(Method::POST, "/echo", |call, body| async move {
@@ -55,6 +61,10 @@ fn start(server_type: ServerType, workers: usize) -> Running {
         std::future::pending::<()>().await;
         Ok(Reply::json_bytes(Bytes::new()))
     });
+    run(service, workers)
+}
+
+fn run(service: Service, workers: usize) -> Running {
     let server = Server::bind("127.0.0.1", 0).expect("a free port");
     let address = server.address();
     let (stop, stopped) = watch::channel(false);
@@ -294,4 +304,43 @@ async fn a_stopped_server_cancels_what_hangs() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     tokio::task::spawn_blocking(move || drop(server)).await.expect("stops");
     assert!(hanging.await.expect("no panic").is_err());
+}
+
+/// Guarantees: a service whose telemetry is off does not cut its callers' traces.
+#[tokio::test]
+async fn trace_headers_pass_through_a_service_that_traces_nothing() {
+    let behind = start_with(|service| {
+        service.route(Method::POST, "/headers", |call, _| async move {
+            let header = |name: &'static str| {
+                call.header(&http::HeaderName::from_static(name)).map(str::to_owned)
+            };
+            Reply::json(&serde_json::json!([
+                header("traceparent"),
+                header("tracestate"),
+                header("baggage"),
+            ]))
+        });
+    });
+    let (gym, model) = (
+        behind.endpoint(),
+        Endpoint::model(&format!("http://127.0.0.1:{}", behind.address.port())).expect("a URL"),
+    );
+    let front = start_with(move |service| {
+        for (path, target) in [("/gym", gym.clone()), ("/model", model.clone())] {
+            service.route(Method::POST, path, move |call, _| {
+                let target = target.clone();
+                async move {
+                    let reply = call.post(&target, "/headers").body("{}").send().await?;
+                    Ok(Reply::json_bytes(reply.body))
+                }
+            });
+        }
+    });
+    let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let headers = format!("traceparent: {parent}\r\ntracestate: a=1\r\nbaggage: k=v\r\n");
+    let answer = raw(front.address, &post("/gym", &headers, "{}"));
+    assert!(answer.ends_with(&format!(r#"["{parent}","a=1","k=v"]"#)), "{answer}");
+    // Baggage stays between Gym servers.
+    let answer = raw(front.address, &post("/model", &headers, "{}"));
+    assert!(answer.ends_with(&format!(r#"["{parent}","a=1",null]"#)), "{answer}");
 }
