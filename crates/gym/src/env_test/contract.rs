@@ -5,6 +5,7 @@
 use std::fmt;
 
 use bytes::Bytes;
+use gym_envs::simple_agent::InvalidReply;
 use serde_json::{Map, Value};
 
 /// Longest part of a reply that a fault quotes, in characters.
@@ -74,12 +75,31 @@ pub enum Fault {
     /// The model does not call a tool that the row declares.
     #[error("model: the declared tool {name:?} was not called")]
     NotCalled { name: String },
+    /// The model's answer is none.
+    #[error("model: the reply cannot be used")]
+    Model {
+        #[from]
+        source: InvalidReply,
+    },
     /// The model never comes to an answer.
     #[error("model: no answer after {calls} calls")]
     Endless { calls: usize },
     /// The row itself cannot be driven.
     #[error("row: {reason}")]
     Row { reason: String },
+}
+
+impl Fault {
+    /// The fault and its causes on one line.
+    pub fn line(&self) -> String {
+        let mut line = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(source) = cause {
+            line.push_str(&format!(": {source}"));
+            cause = source.source();
+        }
+        line
+    }
 }
 
 /// Checks the reply to `seed_session` and returns the names of the session's cookies.
@@ -253,6 +273,18 @@ mod tests {
         ] {
             assert_eq!(reply(body).expect_err(body).to_string(), expected);
         }
+    }
+
+    #[test]
+    fn a_model_that_answers_nonsense_is_told_with_the_cause() {
+        use gym_envs::simple_agent::Conversation;
+        let request = Bytes::from_static(b"{\"input\":[]}");
+        let mut conversation = Conversation::new(request, 0).expect("a request");
+        let error = conversation.accept_reply(Bytes::from_static(b"{}")).expect_err("nonsense");
+        assert_eq!(
+            Fault::from(error).line(),
+            "model: the reply cannot be used: model reply is not a valid response: the reply has no `id`"
+        );
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl Driver<'_> {
             cookies: CookieJar::default(),
         };
         if let Err(fault) = self.hops(row, &mut progress).await {
-            progress.report.faults.push(fault.to_string());
+            progress.report.faults.push(fault.line());
         }
         let Progress { mut report, .. } = progress;
         let rolled_out = self.post(&self.environment.agent, "/run", Hop::Run, row.text.clone());
@@ -58,7 +58,7 @@ impl Driver<'_> {
             }
             Err(fault) => {
                 report.rollout = Mark::Failed;
-                report.faults.push(fault.to_string());
+                report.faults.push(fault.line());
             }
         }
         report
@@ -90,13 +90,9 @@ impl Driver<'_> {
             let (answer, _) =
                 self.post(&self.environment.model, RESPONSES, Hop::Model, body).await?;
             contract::succeeded(&Hop::Model, &answer)?;
-            let turn = conversation
-                .accept_reply(answer.body)
-                .map_err(|error| Fault::Row { reason: error.to_string() })?;
+            let turn = conversation.accept_reply(answer.body)?;
             let Turn::CallTools(calls) = turn else {
-                let response = conversation
-                    .finish()
-                    .map_err(|error| Fault::Row { reason: error.to_string() })?;
+                let response = conversation.finish()?;
                 if self.expects_every_tool {
                     for name in missing {
                         progress.report.faults.push(Fault::NotCalled { name }.to_string());
@@ -127,7 +123,7 @@ impl Driver<'_> {
         let (answer, cookies) = match result {
             Ok(answered) => answered,
             Err(fault) => {
-                progress.report.faults.push(fault.to_string());
+                progress.report.faults.push(fault.line());
                 return String::new();
             }
         };
@@ -137,7 +133,7 @@ impl Driver<'_> {
                 progress.cookies = cookies;
             }
             // The cookies of before are kept, so that one fault is not told twice.
-            Err(fault) => progress.report.faults.push(fault.to_string()),
+            Err(fault) => progress.report.faults.push(fault.line()),
         }
         String::from_utf8_lossy(&answer.body).into_owned()
     }
