@@ -56,6 +56,6 @@ pub fn collect_groups<R>(groups: &str, run: impl FnOnce() -> R) -> (R, Vec<Colle
             Err(error) => panic!("the exporter was given a malformed request: {error}"),
         }
     }
-    spans.sort_by(|left, right| left.start_nanos.cmp(&right.start_nanos));
+    spans.sort_by_key(|span| span.start_nanos);
     (result, spans)
 }

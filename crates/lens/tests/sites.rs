@@ -144,9 +144,9 @@ fn traced_by_its_own_name(text: &str) -> &str {
 }
 
 #[trace_fn(group = WORK, name = "renamed")]
-fn traced_generic<T: Clone, const N: usize>(items: [T; N]) -> Result<Vec<T>, Broken>
+fn traced_generic<T, const N: usize>(items: [T; N]) -> Result<Vec<T>, Broken>
 where
-    T: fmt::Debug,
+    T: Clone,
 {
     if N == 0 {
         return Err(Broken);

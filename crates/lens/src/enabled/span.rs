@@ -81,6 +81,8 @@ const POOLED: usize = 64;
 const POOLED_BYTES: usize = 8 << 10;
 
 thread_local! {
+    // Boxes: a span is moved by one pointer, and so is what it leaves behind.
+    #[allow(clippy::vec_box)]
     static POOL: RefCell<Vec<Box<Recording>>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -278,7 +278,7 @@ impl Instrument {
         let limit = CARDINALITY_LIMIT.load(Ordering::Relaxed);
         for callback in lock(&self.callbacks).iter() {
             let observe = std::panic::AssertUnwindSafe(callback);
-            let observed = std::panic::catch_unwind(|| observe()).unwrap_or_default();
+            let observed = std::panic::catch_unwind(observe).unwrap_or_default();
             let room = limit.saturating_sub(points.len());
             points.extend(
                 observed
