@@ -146,6 +146,9 @@ pub enum ScriptError {
         /// What is wrong.
         source: serde_json::Error,
     },
+    /// The file of replies cannot be used.
+    #[error("the file of the script cannot be used: {0}")]
+    File(String),
     /// A value makes no sense.
     #[error("`{path}` of the script {reason}")]
     Value {
@@ -158,11 +161,22 @@ pub enum ScriptError {
 
 impl ScriptedModelConfig {
     /// Reads a parsed script file: a list of replies, or a mapping with the fields of the block.
+    /// A `script` that is a text names a file of replies.
     pub fn from_value(value: Value) -> Result<Self, ScriptError> {
         let value = match value {
             Value::Array(script) => serde_json::json!({ "script": script }),
             Value::Null => Value::Object(serde_json::Map::new()),
             other => other,
+        };
+        let value = match value.get("script").and_then(Value::as_str) {
+            Some(file) => {
+                let script =
+                    super::read_script(std::path::Path::new(file)).map_err(ScriptError::File)?;
+                let mut value = value;
+                value["script"] = script;
+                value
+            }
+            None => value,
         };
         let known = ["model", "script", "answer", "latency", "engine", "errors", "seed"];
         if let Some(key) = value

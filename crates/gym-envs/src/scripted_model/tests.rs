@@ -168,3 +168,22 @@ fn what_is_wrong_with_a_script_is_told_with_its_place() {
             .starts_with("`engine` of the script needs shares")
     );
 }
+
+#[test]
+fn a_script_may_lie_in_a_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let read = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("written");
+        ScriptedModelConfig::from_value(json!({ "script": path }))
+    };
+    let lines = read("replies.jsonl", "{\"text\": \"a\"}\n\n{\"text\": \"b\"}\n").expect("lines");
+    let yaml = read("replies.yaml", "- text: a\n- text: b\n").expect("yaml");
+    assert_eq!((lines.script.len(), yaml.script.len()), (2, 2));
+    let error = read("bad.jsonl", "{\"text\": 1}\n{").expect_err("not JSON").to_string();
+    assert!(error.contains("bad.jsonl") && error.contains("line 2"), "{error}");
+    let error = ScriptedModelConfig::from_value(json!({"script": "/nowhere.yaml"}))
+        .expect_err("no file")
+        .to_string();
+    assert!(error.contains("failed to read \"/nowhere.yaml\""), "{error}");
+}

@@ -94,12 +94,9 @@ impl<'a> Item<'a> {
                 "name" => item.name = text(),
                 "call_id" => item.call_id = text(),
                 "arguments" => item.arguments = text(),
-                "content" | "output" | "summary" => {
-                    // A reasoning item has both `summary` and, mostly null, `content`: the summary counts.
-                    if key != "content" || item.content.is_none() {
-                        item.content = Some(value);
-                    }
-                }
+                "output" | "summary" => item.content = Some(value),
+                // A reasoning item has both `summary` and, mostly null, `content`: the summary counts.
+                "content" => item.content = item.content.or(Some(value)),
                 "tool_calls" => item.tool_calls = Some(value),
                 "tool_call_id" => item.tool_call_id = Some(value),
                 _ => {}

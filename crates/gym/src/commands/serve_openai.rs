@@ -50,7 +50,7 @@ fn model_config(
     if let Some(over) = settings::load_data(&source, Vec::new(), printer)?.try_get(KEY)? {
         merge(&mut settings, over);
     }
-    Ok(serde_json::from_value(settings)?)
+    Ok(ScriptedModelConfig::from_value(settings)?)
 }
 
 /// `++a.b=c` as `++serve_openai.a.b=c`.
