@@ -9,7 +9,7 @@ use super::metrics::reader::MetricReader;
 use super::otlp::{OtlpSpans, start_client};
 use super::pipeline::{InMemorySpans, Pipeline, SpanExporter};
 use super::{clock, group, propagation, resource, sampling};
-use crate::config::{ExporterKind, LensConfig, SpanLimits};
+use crate::config::{ExporterKind, LensConfig, Protocol, SpanLimits};
 use crate::{PipelineSnapshot, SetupError};
 
 static SET_UP: AtomicBool = AtomicBool::new(false);
@@ -76,9 +76,20 @@ pub fn setup_telemetry_with(
         Some(Pipeline::start(&config.batch, resource.clone(), exporters)?)
     };
     let metrics = MetricReader::start(&config, resource, client.as_ref(), pipeline.as_ref())?;
-    let warnings = if pipeline.is_some() { group::enable(&config.span_groups) } else { Vec::new() };
+    let mut warnings = json_warning(&config);
+    if pipeline.is_some() {
+        warnings.extend(group::enable(&config.span_groups));
+    }
     ACTIVE.store(true, Ordering::Relaxed);
     Ok(TelemetryHandle { inner: Some(Arc::new(Inner { pipeline, metrics, memory, warnings })) })
+}
+
+/// Metrics are asked for in a form that they do not have here.
+fn json_warning(config: &LensConfig) -> Vec<String> {
+    let asked = config.metrics_exporter == ExporterKind::Otlp
+        && config.metrics_otlp.protocol == Protocol::HttpJson;
+    let warning = "metrics have no http/json form here and are sent as http/protobuf";
+    if asked { vec![warning.to_owned()] } else { Vec::new() }
 }
 
 struct Inner {

@@ -27,6 +27,8 @@ pub(super) fn sender(
         protocol: match settings.protocol {
             Protocol::Grpc => client::Protocol::Grpc,
             Protocol::HttpProtobuf => client::Protocol::HttpProtobuf,
+            // Only traces have a JSON form; a receiver of JSON takes protobuf on the same path.
+            Protocol::HttpJson if signal != Signal::Traces => client::Protocol::HttpProtobuf,
             Protocol::HttpJson => client::Protocol::HttpJson,
         },
         headers: settings.headers.clone(),
