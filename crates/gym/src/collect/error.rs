@@ -104,7 +104,7 @@ impl CollectError {
                 "give the rows with --input, or a --split of the config's datasets".to_owned()
             }
             CollectError::Write { source, .. } if is_full(source) => {
-                "make room and continue with --resume; the lines already written are whole"
+                "make room; --resume continues a run that has begun, and its lines are whole"
                     .to_owned()
             }
             _ => return None,

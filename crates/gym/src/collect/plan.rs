@@ -3,7 +3,7 @@
 //! Only an index is kept in memory (40 bytes a rollout); the rows themselves lie in the materialised inputs, from which
 //! the driver reads them one after another.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::members::{Members, json_string};
 
@@ -145,6 +145,11 @@ impl Plan {
         self.stamps.push(stamp.clone());
         self.interned.insert(stamp, index);
         index
+    }
+
+    /// How many tasks the rollouts belong to.
+    pub fn tasks(&self) -> usize {
+        self.rollouts.iter().map(|rollout| rollout.task).collect::<HashSet<_>>().len()
     }
 
     /// The names of all agents of the plan, each once.

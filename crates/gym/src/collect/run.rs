@@ -231,7 +231,7 @@ impl PreparedRun {
         let concurrency = options.concurrency.unwrap_or(DEFAULT_CONCURRENCY);
 
         let mut telemetry = RunTelemetry::start(telemetry, &record.collection_id, parent);
-        telemetry.planned(planned, skipped, concurrency);
+        telemetry.planned(&plan, skipped, concurrency);
         let sink = Sink { output, failures, stats: Stats::default(), metrics };
         let limits = Limits {
             concurrency,

@@ -8,7 +8,7 @@ use gym_telemetry::metrics::ROLLOUT_IN_FLIGHT;
 use gym_telemetry::{groups, semconv};
 use lens::{Context, Span, SpanContext, SpanKind};
 
-use super::plan::{PlannedRollout, Stamp};
+use super::plan::{Plan, PlannedRollout, Stamp};
 
 /// What the spans of a run have in common.
 #[derive(Debug)]
@@ -42,8 +42,12 @@ impl RunTelemetry {
     }
 
     /// Sets what the run is going to do.
-    pub fn planned(&mut self, rollouts: usize, skipped: usize, concurrency: usize) {
-        self.job.set(semconv::JOB_ROLLOUTS, rollouts as u64);
+    pub fn planned(&mut self, plan: &Plan, skipped: usize, concurrency: usize) {
+        if !self.job.is_recording() {
+            return;
+        }
+        self.job.set(semconv::JOB_TASKS, plan.tasks() as u64);
+        self.job.set(semconv::JOB_ROLLOUTS, plan.rollouts.len() as u64);
         self.job.set(semconv::JOB_ROLLOUTS_SKIPPED, skipped as u64);
         self.job.set(semconv::JOB_CONCURRENCY, concurrency as u64);
     }
