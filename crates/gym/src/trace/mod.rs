@@ -27,7 +27,7 @@ pub use list::list_table;
 pub use read::{Reading, counted, read};
 pub use rollout::{Section, Traces};
 pub use select::{Choice, choose, nothing_found};
-pub use summary::{Summary, summarise, summary_table};
+pub use summary::{summarise, summary_table};
 pub use text::{Canvas, duration_text};
 pub use timeline::timeline;
 

@@ -1,8 +1,10 @@
 //! The program as its users run it: real processes, real HTTP, real traces.
 
+mod demo;
 mod env_test;
 mod propagation;
 mod python;
 mod spans;
 mod support;
+mod trace;
 mod trees;
