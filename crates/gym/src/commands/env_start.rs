@@ -1,13 +1,16 @@
 //! `gym env start`: runs a fleet until it is told to stop.
 
+use std::time::Duration;
+
 use crate::args::EnvStartArgs;
 use crate::commands::block_on;
 use crate::exit::ExitStatus;
-use crate::fleet::{Fleet, FleetError, FleetOptions, interrupted};
+use crate::fleet::{Fleet, FleetOptions, interrupted};
 use crate::printer::Printer;
 use crate::settings::{self, Ports};
 
 const FINISHED: &str = "NeMo Gym finished!";
+const SAME_SIGNAL: Duration = Duration::from_millis(500);
 
 pub fn run(
     args: &EnvStartArgs,
@@ -30,10 +33,18 @@ pub fn run(
             interrupt = interrupted() => interrupt.err(),
             () = fleet.stdout_closed() => None,
         };
-        // A second Ctrl-C does not wait for the servers; their pipes close with us.
+        // A second Ctrl-C does not wait for the servers; their pipes close with us. What comes at
+        // once is the same one again: some senders signal the process and then its group.
+        let again = async {
+            tokio::time::sleep(SAME_SIGNAL).await;
+            interrupted().await
+        };
         tokio::select! {
             _ = fleet.stop() => {}
-            _ = interrupted() => return Err(FleetError::Interrupted.into()),
+            _ = again => {
+                printer.warn("not waiting for the servers to stop; they end by themselves");
+                return Ok(ExitStatus::Interrupted);
+            }
         }
         printer.say(FINISHED);
         failure.map_or(Ok(ExitStatus::Done), |failure| Err(failure.into()))
