@@ -30,6 +30,7 @@ pub struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "one value per process")]
 pub enum Command {
     /// Environments: start, look at, resolve, test.
     #[command(subcommand)]

@@ -24,7 +24,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gym_server::config::GlobalConfig;
-use gym_telemetry::RunId;
 use rustix::process::Signal;
 use tokio::sync::{Notify, watch};
 
@@ -33,7 +32,6 @@ pub use start::interrupted;
 
 use crate::printer::Printer;
 use child::Child;
-use head::ServerInstance;
 
 /// How long servers may take to end after SIGTERM, their last flush included.
 const STOP_GRACE: Duration = Duration::from_secs(8);
@@ -77,11 +75,8 @@ impl Default for FleetOptions {
 pub struct Fleet {
     config: GlobalConfig,
     children: Vec<Child>,
-    instances: Vec<ServerInstance>,
     exits: Arc<watch::Sender<()>>,
     head: head::Server,
-    head_address: (String, u16),
-    run_id: Option<RunId>,
     closed_stdout: Arc<Notify>,
     printer: Printer,
 }
@@ -115,22 +110,6 @@ impl Fleet {
     /// The config the servers were started with.
     pub fn config(&self) -> &GlobalConfig {
         &self.config
-    }
-
-    /// The servers, as the head server lists them.
-    pub fn instances(&self) -> &[ServerInstance] {
-        &self.instances
-    }
-
-    /// Base URL of the head server.
-    pub fn head_url(&self) -> String {
-        let (host, port) = &self.head_address;
-        gym_server::instance::Endpoint::gym("head_server", host, *port).url()
-    }
-
-    /// The run id in every process of the fleet; `None` when telemetry is off.
-    pub fn run_id(&self) -> Option<&RunId> {
-        self.run_id.as_ref()
     }
 
     /// Waits until a server ends by itself, and says how.

@@ -236,7 +236,7 @@ mod tests {
                 let pump = pump(stream, Some(Arc::clone(&log)));
                 let half = letter.repeat(50);
                 scope.spawn(move || {
-                    let both = vec![half.clone(), format!("{half}\n")];
+                    let both = [half.clone(), format!("{half}\n")];
                     let all: Vec<&str> =
                         (0..500).flat_map(|_| both.iter().map(String::as_str)).collect();
                     pump.run(pieces(&all));

@@ -84,20 +84,14 @@ pub async fn run(
     trace::active_servers(started.children.len());
     if options.announces {
         printer.say(&announce::ready_block(&started.instances));
+        let (host, port) = config.head_server();
+        printer.say(&format!("Head server: {}", Endpoint::gym(HEAD_NAME, &host, port).url()));
+        if let Some(run_id) = &run_id {
+            printer.say(&format!("Telemetry run id: {}", run_id.as_str()));
+        }
     }
-    let Started { children, instances, exits, closed_stdout } = started;
-    let head_address = config.head_server();
-    Ok(Fleet {
-        config,
-        children,
-        instances,
-        exits,
-        head,
-        head_address,
-        run_id,
-        closed_stdout,
-        printer: printer.clone(),
-    })
+    let Started { children, exits, closed_stdout, .. } = started;
+    Ok(Fleet { config, children, exits, head, closed_stdout, printer: printer.clone() })
 }
 
 /// Telemetry settings for the servers, by who serves.
