@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::agent::{self, AgentServer};
-use crate::client::{ClientConfig, PoolLimits};
+use crate::client::{ClientConfig, Listener, Patience, PoolLimits};
 use crate::config::GlobalConfig;
 use crate::http::{ServeOptions, Server, Service};
 use crate::instance::InstanceConfig;
@@ -158,6 +158,12 @@ pub fn client_config(global: &serde_json::Value, workers: usize) -> ClientConfig
     let settings = gym_telemetry::settings();
     ClientConfig {
         limits: PoolLimits::from_global(global).divided_by(workers),
+        // The supervisor refuses times that are none.
+        patience: Patience::from_global(global).unwrap_or_default(),
+        listener: Some(Listener::new(|line| {
+            // Nobody is left to tell when stderr is gone.
+            let _ = std::io::stderr().write_all(format!("warning: {line}\n").as_bytes());
+        })),
         propagate_to_models: settings.propagate_to_models.value,
         propagate_to: settings.propagate_to.value,
         client_spans: settings.instrument_aiohttp.value,

@@ -77,8 +77,10 @@ impl Printer {
     /// As [`Printer::data`].
     pub fn data_bytes(&self, bytes: &[u8]) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
-        stdout.write_all(bytes)?;
-        stdout.flush()
+        stdout
+            .write_all(bytes)
+            .and_then(|()| stdout.flush())
+            .map_err(|source| io::Error::new(source.kind(), StdoutError(source)))
     }
 
     /// Writes one line of conversation to stderr, unless quiet.
@@ -113,6 +115,11 @@ impl Printer {
         *self.bar.lock().unwrap_or_else(PoisonError::into_inner) = bar;
     }
 }
+
+/// Names the stream that the system's message does not name.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write to stdout")]
+struct StdoutError(#[source] io::Error);
 
 fn ended(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len() + 1);

@@ -46,6 +46,17 @@ pub fn error(printer: &Printer, error: &anyhow::Error) {
     printer.conversation(text(error, printer.colours_conversation()).as_bytes());
 }
 
+/// An error and its causes in one line.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
+
 fn text(error: &anyhow::Error, colour: bool) -> String {
     let (red, cyan, reset) =
         if colour { ("\x1b[1;31m", "\x1b[1;36m", "\x1b[0m") } else { ("", "", "") };

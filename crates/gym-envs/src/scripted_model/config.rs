@@ -139,7 +139,7 @@ pub enum Finish {
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
     /// A field is wrong.
-    #[error("the script is not valid at `{path}`")]
+    #[error("{}", if path == "." { "the settings do not fit".to_owned() } else { format!("the script is not valid at `{path}`") })]
     Field {
         /// Where.
         path: String,

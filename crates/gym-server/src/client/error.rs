@@ -13,7 +13,7 @@ use super::retry::Failure;
 #[non_exhaustive]
 pub enum ClientError {
     /// No connection could be opened.
-    #[error("could not connect to {name} at {authority}")]
+    #[error("could not connect to {}", at(name, authority))]
     Connect {
         /// Instance name, or host.
         name: String,
@@ -23,7 +23,7 @@ pub enum ClientError {
         source: std::io::Error,
     },
     /// Opening a connection took too long.
-    #[error("connecting to {name} at {authority} took longer than {limit:?}")]
+    #[error("connecting to {} took longer than {limit:?}", at(name, authority))]
     ConnectTimeout {
         /// Instance name, or host.
         name: String,
@@ -33,7 +33,7 @@ pub enum ClientError {
         limit: Duration,
     },
     /// The connection broke before the reply was complete.
-    #[error("the connection to {name} at {authority} broke before the reply was complete")]
+    #[error("the connection to {} broke before the reply was complete", at(name, authority))]
     Broken {
         /// Instance name, or host.
         name: String,
@@ -45,7 +45,7 @@ pub enum ClientError {
         source: hyper::Error,
     },
     /// The server sent nothing for too long.
-    #[error("{name} at {authority} sent nothing for {limit:?}")]
+    #[error("{} sent nothing for {limit:?}", at(name, authority))]
     Idle {
         /// Instance name, or host.
         name: String,
@@ -78,6 +78,15 @@ pub enum ClientError {
         /// Instance name, or host.
         name: String,
     },
+}
+
+/// A Gym server has a name of its own; another destination is called by its host.
+fn at(name: &str, authority: &str) -> String {
+    if authority.starts_with(name) {
+        authority.to_owned()
+    } else {
+        format!("{name} at {authority}")
+    }
 }
 
 impl ClientError {

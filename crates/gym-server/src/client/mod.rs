@@ -8,6 +8,7 @@ mod connect;
 mod error;
 mod limits;
 mod outgoing;
+mod patience;
 mod pool;
 mod retry;
 mod span;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 pub use error::ClientError;
 pub use limits::PoolLimits;
 pub use outgoing::{ClientReply, Outgoing};
+pub use patience::{InvalidPatience, Listener, Patience};
 pub use pool::QueueConstraint;
 pub use retry::{Failure, Policy};
 
@@ -29,6 +31,10 @@ use pool::Pool;
 pub struct ClientConfig {
     /// Limits of its pool.
     pub limits: PoolLimits,
+    /// How long requests go on.
+    pub patience: Patience,
+    /// Who hears of requests that are being repeated.
+    pub listener: Option<Listener>,
     /// Whether model endpoints receive the trace context.
     pub propagate_to_models: bool,
     /// Hosts of third parties that receive the trace context.
@@ -41,6 +47,8 @@ impl Default for ClientConfig {
     fn default() -> Self {
         Self {
             limits: PoolLimits::default(),
+            patience: Patience::default(),
+            listener: None,
             propagate_to_models: true,
             propagate_to: Vec::new(),
             client_spans: true,
@@ -54,6 +62,7 @@ pub struct Client(Arc<Inner>);
 
 struct Inner {
     config: ClientConfig,
+    mentions: patience::Mentions,
     pool: Pool,
     tls: connect::Tls,
 }
@@ -73,7 +82,12 @@ impl Client {
                 pool.close_idle();
             }
         });
-        Self(Arc::new(Inner { config, pool, tls: connect::Tls::default() }))
+        Self(Arc::new(Inner {
+            config,
+            mentions: patience::Mentions::default(),
+            pool,
+            tls: connect::Tls::default(),
+        }))
     }
 
     /// A POST request to `path` of `endpoint`.

@@ -222,17 +222,56 @@ impl Outgoing {
                 Err(error) => Some(error.failure()),
             };
             span.attempt(tries, started, &timings, waited, &result);
+            let budget = self.client.0.config.patience.budget(self.policy);
             let next = failure.and_then(|failure| {
-                self.policy.next(failure, tries, server_errors, first.elapsed())
+                self.policy.next(failure, tries, server_errors, first.elapsed(), budget)
             });
             match next {
-                None => return result,
+                None => {
+                    if failure.is_some() && tries > 1 {
+                        self.mention(&result, first.elapsed(), || {
+                            format!("gave up after {tries} attempts")
+                        });
+                    }
+                    return result;
+                }
                 Some(wait) => {
+                    let trying_for = first.elapsed() + wait;
+                    self.mention(&result, trying_for, || {
+                        format!(
+                            "attempt {tries} failed, goes on for up to {} s",
+                            budget.as_secs_f64()
+                        )
+                    });
                     waited = wait;
                     tokio::time::sleep(wait).await;
                 }
             }
         }
+    }
+
+    /// Says that the request is being repeated, and why.
+    fn mention(
+        &self,
+        result: &Result<ClientReply, ClientError>,
+        trying_for: Duration,
+        what_next: impl FnOnce() -> String,
+    ) {
+        let destination = self.endpoint.authority();
+        let inner = &self.client.0;
+        inner.mentions.mention(inner.config.listener.as_ref(), destination, trying_for, || {
+            let what = match result {
+                Ok(reply) => format!("{} answered with status {}", reply.server, reply.status),
+                Err(error) => error.full_message(),
+            };
+            format!("{} {}{}: {what}; {}", self.method, self.origin(), self.path, what_next())
+        });
+    }
+
+    /// Scheme and authority of the destination.
+    fn origin(&self) -> String {
+        let scheme = if self.endpoint.tls() { "https" } else { "http" };
+        format!("{scheme}://{}", self.endpoint.authority())
     }
 
     async fn attempt(&self, timings: &mut Timings) -> Result<ClientReply, ClientError> {
@@ -344,7 +383,7 @@ impl Outgoing {
 
     /// Ends the wait for a silent server where the policy has a limit for that.
     async fn watch<T>(&self, waiting: impl Future<Output = T>) -> Result<T, ClientError> {
-        match self.policy.idle_limit() {
+        match self.client.0.config.patience.silence(self.policy) {
             None => Ok(waiting.await),
             Some(limit) => {
                 tokio::time::timeout(limit, waiting).await.map_err(|_| ClientError::Idle {

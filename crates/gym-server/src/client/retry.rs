@@ -37,31 +37,14 @@ pub enum Failure {
 
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
-const INTERNAL_BUDGET: Duration = Duration::from_secs(60);
-const MODEL_BUDGET: Duration = Duration::from_secs(600);
 const SERVER_ERROR_TRIES: u32 = 3;
 
 impl Policy {
-    /// Total time within which attempts may start.
-    #[must_use]
-    pub fn budget(self) -> Duration {
-        match self {
-            Self::Internal | Self::InternalIdempotent => INTERNAL_BUDGET,
-            Self::Model => MODEL_BUDGET,
-            Self::Once => Duration::ZERO,
-        }
-    }
-
-    /// Longest silence of the server while a reply is awaited or read.
-    #[must_use]
-    pub fn idle_limit(self) -> Option<Duration> {
-        (self == Self::Model).then_some(Duration::from_secs(1800))
-    }
-
     /// How long to wait before the next attempt; `None` ends the request.
     ///
-    /// `tries` counts attempts so far, `server_errors` those that ended with status 500, and
-    /// `elapsed` is the time since the first attempt.
+    /// `tries` counts attempts so far, `server_errors` those that ended with status 500,
+    /// `elapsed` is the time since the first attempt, and `budget` the time within which attempts
+    /// may start.
     #[must_use]
     pub fn next(
         self,
@@ -69,6 +52,7 @@ impl Policy {
         tries: u32,
         server_errors: u32,
         elapsed: Duration,
+        budget: Duration,
     ) -> Option<Duration> {
         let backoff =
             FIRST_BACKOFF.saturating_mul(1 << (tries.clamp(1, 7) - 1)).min(LONGEST_BACKOFF);
@@ -85,15 +69,27 @@ impl Policy {
             },
             _ => return None,
         };
-        (elapsed + wait < self.budget()).then_some(wait)
+        (elapsed + wait < budget).then_some(wait)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::patience::Patience;
     use super::*;
 
     const REFUSED: Failure = Failure::NeverSent;
+
+    fn next(
+        policy: Policy,
+        failure: Failure,
+        tries: u32,
+        server_errors: u32,
+        elapsed: Duration,
+    ) -> Option<Duration> {
+        let budget = Patience::default().budget(policy);
+        policy.next(failure, tries, server_errors, elapsed, budget)
+    }
 
     fn status(code: u16) -> Failure {
         Failure::Status(StatusCode::from_u16(code).expect("a status"), None)
@@ -103,7 +99,7 @@ mod tests {
     fn internal_back_off_doubles_from_a_tenth_to_five_seconds_within_a_minute() {
         let mut elapsed = Duration::ZERO;
         let mut waits = Vec::new();
-        while let Some(wait) = Policy::Internal.next(REFUSED, waits.len() as u32 + 1, 0, elapsed) {
+        while let Some(wait) = next(Policy::Internal, REFUSED, waits.len() as u32 + 1, 0, elapsed) {
             elapsed += wait;
             waits.push(wait.as_millis());
         }
@@ -114,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_request_with_effects_is_not_repeated_once_sent() {
-        let next = |policy: Policy, failure| policy.next(failure, 1, 0, Duration::ZERO);
+        let next = |policy, failure| next(policy, failure, 1, 0, Duration::ZERO);
         assert!(next(Policy::Internal, REFUSED).is_some());
         assert!(next(Policy::Internal, Failure::Broken).is_none());
         assert!(next(Policy::Internal, status(503)).is_none());
@@ -126,19 +122,19 @@ mod tests {
     fn a_model_that_is_busy_is_asked_again_when_it_says_so() {
         let wait = Duration::from_secs(7);
         let busy = Failure::Status(StatusCode::TOO_MANY_REQUESTS, Some(wait));
-        assert_eq!(Policy::Model.next(busy, 1, 0, Duration::ZERO), Some(wait));
-        assert_eq!(Policy::Model.next(busy, 9, 0, Duration::from_secs(594)), None);
+        assert_eq!(next(Policy::Model, busy, 1, 0, Duration::ZERO), Some(wait));
+        assert_eq!(next(Policy::Model, busy, 9, 0, Duration::from_secs(594)), None);
         for code in [502, 503, 504, 520] {
-            assert!(Policy::Model.next(status(code), 5, 0, Duration::ZERO).is_some(), "{code}");
+            assert!(next(Policy::Model, status(code), 5, 0, Duration::ZERO).is_some(), "{code}");
         }
         for code in [400, 401, 404, 501] {
-            assert!(Policy::Model.next(status(code), 1, 0, Duration::ZERO).is_none(), "{code}");
+            assert!(next(Policy::Model, status(code), 1, 0, Duration::ZERO).is_none(), "{code}");
         }
     }
 
     #[test]
     fn a_model_that_breaks_gets_three_tries() {
-        assert!(Policy::Model.next(status(500), 2, 2, Duration::ZERO).is_some());
-        assert!(Policy::Model.next(status(500), 3, 3, Duration::ZERO).is_none());
+        assert!(next(Policy::Model, status(500), 2, 2, Duration::ZERO).is_some());
+        assert!(next(Policy::Model, status(500), 3, 3, Duration::ZERO).is_none());
     }
 }

@@ -198,8 +198,8 @@ pub enum ConfigError {
     },
     /// A reference to an instance that does not exist.
     #[error(
-        "{at}{path}: no {server_type} instance is named {target:?}, expected {}",
-        one_of(known, "or")
+        "{at}{path}: no {server_type} instance is named {target:?}, {}",
+        if known.is_empty() { "the config has none".to_owned() } else { format!("expected {}", one_of(known, "or")) }
     )]
     Reference {
         /// Where it was written.
@@ -284,6 +284,18 @@ impl ConfigError {
                 let ignore = "`++error_on_almost_servers=false` ignores such blocks";
                 Some(with_closest(closest, ignore))
             }
+            Self::Reference { server_type, known, .. } if known.is_empty() => {
+                Some(match server_type {
+                    ServerType::ResponsesApiModels => {
+                        "add one with `--model-type NAME`, e.g. vllm_model, or `--config FILE`"
+                            .to_owned()
+                    }
+                    ServerType::ResourcesServers => {
+                        "add one with `--resources-server NAME` or `--config FILE`".to_owned()
+                    }
+                    ServerType::ResponsesApiAgents => "add one with `--config FILE`".to_owned(),
+                })
+            }
             Self::Reference { target, known, .. } => {
                 closest(target, known.iter().map(String::as_str)).as_deref().map(did_you_mean)
             }
@@ -317,5 +329,5 @@ fn with_closest(closest: Option<&str>, rest: &str) -> String {
 }
 
 fn searched_in(searched: &[String]) -> String {
-    format!("searched in {}", searched.join(", "))
+    format!("searched in {}", one_of(searched, "and"))
 }

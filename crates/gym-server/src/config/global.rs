@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::closest::closest;
-use super::error::ConfigError;
+use super::error::{ConfigError, Problem};
 use super::instances::{self, Candidate};
 use super::interpolate::Resolver;
 use super::marks::{Marks, Path, select};
@@ -269,6 +269,16 @@ impl GlobalConfig {
     #[must_use]
     pub fn endpoint(&self, instance: &str) -> Option<Endpoint> {
         self.instance(instance).ok().map(Instance::endpoint)
+    }
+
+    /// The error of an instance whose block does not fit its implementation.
+    ///
+    /// `field` is a dotted path below the implementation's key.
+    #[must_use]
+    pub fn misfit(&self, instance: &Instance, field: &str, reason: String) -> ConfigError {
+        let path = format!("{}.{field}", instance.candidate().path());
+        let at = self.marks.find(&path);
+        ConfigError::Setting(Problem { at, path, reason, closest: None })
     }
 
     /// What the process of an instance needs to know.

@@ -22,7 +22,8 @@ use super::error::CollectError;
 use super::metrics::MetricsBodies;
 use super::output::LineFile;
 use super::plan::{Plan, PlannedRollout, Stamp, keys};
-use super::reply::{Reply, Route, Stamped, failure_line_into, quoted};
+use super::refusal;
+use super::reply::{Reply, Route, Stamped, failure_line_into};
 use super::stats::Stats;
 use super::telemetry::{Attempt, Outcome, RunTelemetry};
 
@@ -255,7 +256,7 @@ impl<D> Shared<D> {
                 ),
             },
             Ok(AgentReply { status, body }) => {
-                let message = format!("the agent answered {status}: {}", quoted(&body));
+                let message = format!("the agent answered {status}: {}", refusal::told(&body));
                 sink.failure(rollout, stamp, row, class::HTTP_ERROR, &status.to_string(), &message)
             }
             Err(error) => {

@@ -49,6 +49,9 @@ pub enum CollectError {
     /// The input is nowhere.
     #[error("input file {path:?} does not exist")]
     MissingInput { path: PathBuf, roots: Vec<String> },
+    /// The rows would be overwritten.
+    #[error("{path:?} is both input and output, and would be overwritten")]
+    InputOverwritten { path: PathBuf },
     /// A file could not be read.
     #[error("cannot read {path:?}")]
     Read { path: PathBuf, source: io::Error },
@@ -100,6 +103,7 @@ impl CollectError {
             CollectError::MissingData { roots, .. } | CollectError::MissingInput { roots, .. } => {
                 format!("looked under {}; --search-dir adds a root", roots.join(", "))
             }
+            CollectError::InputOverwritten { .. } => "give another --output".to_owned(),
             CollectError::NoInput => {
                 "give the rows with --input, or a --split of the config's datasets".to_owned()
             }

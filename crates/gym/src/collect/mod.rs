@@ -23,6 +23,7 @@ mod plan;
 mod prepare;
 mod progress;
 mod prompt;
+mod refusal;
 mod reply;
 mod resume;
 mod run;

@@ -181,10 +181,11 @@ impl<'a> Preparation<'a> {
         if text.is_empty() {
             return Ok(&self.rows);
         }
-        let parsed = Members::parse(text).map_err(|error| bad(json_reason(&error)))?;
+        let no_json = |error: &_| bad(format!("not a JSON object ({})", json_reason(error)));
+        let parsed = Members::parse(text).map_err(|error| no_json(&error))?;
         let spread = (!parsed.is_compact()).then(|| compacted(text));
         let row = match &spread {
-            Some(text) => Members::parse(text).map_err(|error| bad(json_reason(&error)))?,
+            Some(text) => Members::parse(text).map_err(|error| no_json(&error))?,
             None => parsed,
         };
 

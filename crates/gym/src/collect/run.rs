@@ -142,6 +142,7 @@ impl PreparedRun {
         {
             std::fs::create_dir_all(parent).map_err(CollectError::write(parent))?;
         }
+        keep_input(&options, &files)?;
         let partial = PartialRows(partial_path(&files.materialized));
         let prepared = materialize(&options, &partial.0)?;
         known_agents(&prepared.plan, agents)?;
@@ -327,6 +328,17 @@ fn materialize(
             prepare(&mut input, Path::new(path), &options.rows, &mut out, partial)
         }
     }
+}
+
+/// Refuses to write over the rows that are being read.
+fn keep_input(options: &CollectOptions, files: &RunFiles) -> Result<(), CollectError> {
+    let Some(Input::File(input)) = &options.input else { return Ok(()) };
+    let Ok(whole) = input.canonicalize() else { return Ok(()) };
+    // Every other file of the run is written after the input has been read, and keeps what the input held.
+    if files.output.canonicalize().is_ok_and(|output| output == whole) {
+        return Err(CollectError::InputOverwritten { path: input.clone() });
+    }
+    Ok(())
 }
 
 fn known_agents(plan: &Plan, agents: &[String]) -> Result<(), CollectError> {

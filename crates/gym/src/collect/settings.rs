@@ -250,6 +250,10 @@ fn find_input(roots: &Roots, path: &str) -> Result<Input, CollectError> {
     if direct.exists() && !direct.is_dir() {
         return Ok(Input::File(direct));
     }
+    if direct.is_dir() {
+        let source = std::io::ErrorKind::IsADirectory.into();
+        return Err(CollectError::Read { path: direct, source });
+    }
     match roots.find(path) {
         Some(FoundFile::Disk(path)) => Ok(Input::File(path)),
         Some(FoundFile::Embedded(file)) => Ok(Input::Embedded(file.path, file.bytes)),

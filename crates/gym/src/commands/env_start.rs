@@ -46,7 +46,12 @@ pub fn run(
                 return Ok(ExitStatus::Interrupted);
             }
         }
-        printer.say(FINISHED);
-        failure.map_or(Ok(ExitStatus::Done), |failure| Err(failure.into()))
+        match failure {
+            Some(failure) => Err(failure.into()),
+            None => {
+                printer.say(FINISHED);
+                Ok(ExitStatus::Done)
+            }
+        }
     })
 }

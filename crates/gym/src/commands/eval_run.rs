@@ -25,7 +25,7 @@ use crate::settings::{self, Ports};
 
 const HEAD_LIMIT: Duration = Duration::from_secs(10);
 /// How often a driver looks whether its fleet is still there.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How many looks in a row must fail.
 const FAILED_LOOKS: u32 = 3;
 const FLUSH_MILLIS: u64 = 5_000;
@@ -39,7 +39,6 @@ pub fn run(args: &EvalRunArgs, printer: &Printer) -> Result<ExitStatus, anyhow::
     let config = settings::load(&args.source, flags, ports, printer)?;
     let json = args.json || config.get(JSON_KEY) == Some(true.into());
     block_on(async {
-        survive_file_size_limit();
         let ended = if args.no_serve {
             attached(&config, printer).await?
         } else {
@@ -93,7 +92,7 @@ async fn attached(config: &GlobalConfig, printer: &Printer) -> Result<Ended, any
     let (canceller, cancel) = cancellation();
     let canceller = Arc::new(canceller);
     let signals = stop_on_signals(Arc::clone(&canceller), printer.clone())?;
-    let mut failure = None;
+    let mut failure: Option<FleetError> = None;
     let result = {
         let collecting = collect_from(run, &fleet, telemetry, printer, cancel);
         tokio::pin!(collecting);
@@ -109,7 +108,7 @@ async fn attached(config: &GlobalConfig, printer: &Printer) -> Result<Ended, any
     };
     signals.abort();
     let _ = tokio::task::spawn_blocking(|| gym_telemetry::shutdown_telemetry(FLUSH_MILLIS)).await;
-    Ok(Ended { summary: result?, failure })
+    Ok(Ended { summary: result?, failure: failure.map(Into::into) })
 }
 
 /// Starts the servers of the config, collects, stops them.
@@ -209,7 +208,7 @@ async fn config_of_fleet(
 }
 
 /// Resolves when the head server has not been there for some time.
-async fn fleet_is_gone(head: &Endpoint) -> anyhow::Error {
+async fn fleet_is_gone(head: &Endpoint) -> FleetError {
     let mut failed = 0;
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
@@ -218,11 +217,7 @@ async fn fleet_is_gone(head: &Endpoint) -> anyhow::Error {
             Err(error) => {
                 failed += 1;
                 if failed >= FAILED_LOOKS {
-                    let lost = format!("the fleet at {} is gone", head.url());
-                    let gone: Result<(), _> = Err(error).context(lost).advise(|| {
-                        "see what ended it, start it again, and continue with --resume".to_owned()
-                    });
-                    return gone.err().unwrap_or_else(|| anyhow::anyhow!("the fleet is gone"));
+                    return FleetError::Gone { url: head.url(), source: error };
                 }
             }
         }
@@ -249,9 +244,4 @@ fn stop_on_signals(
             canceller.stop(stop);
         }
     }))
-}
-
-/// A write beyond the file-size limit becomes an error that names the file, in place of a signal that kills.
-fn survive_file_size_limit() {
-    let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
 }

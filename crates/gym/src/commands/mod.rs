@@ -17,6 +17,7 @@ mod trace_show;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{Cli, Command, ConfigCommand, EnvCommand, EvalCommand, TraceCommand};
 use crate::printer::Printer;
@@ -48,5 +49,13 @@ pub fn block_on<T>(
         .enable_all()
         .build()
         .context("failed to start the runtime")?;
-    runtime.block_on(future)
+    runtime.block_on(async {
+        survive_file_size_limit();
+        future.await
+    })
+}
+
+/// A write beyond the file-size limit becomes an error that names the file, in place of a signal that kills.
+fn survive_file_size_limit() {
+    let _ = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()));
 }

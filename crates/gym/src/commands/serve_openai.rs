@@ -5,12 +5,13 @@ use std::io;
 
 use anyhow::Context;
 use gym_envs::scripted_model::ScriptedModelConfig;
-use gym_envs::serve_openai::{OpenAiOptions, serve_openai};
+use gym_envs::serve_openai::{OpenAiOptions, ServeOpenAiError, serve_openai};
 use gym_server::config::{GlobalConfig, string_override};
 use serde_json::Value;
 
 use crate::args::{ConfigSource, ServeOpenaiArgs};
 use crate::exit::ExitStatus;
+use crate::fleet::FleetError;
 use crate::printer::Printer;
 use crate::settings;
 
@@ -22,10 +23,16 @@ pub fn run(args: &ServeOpenaiArgs, printer: &Printer) -> Result<ExitStatus, anyh
         model_config(args, printer).context("the settings of the scripted model are not valid")?;
     let options = OpenAiOptions { config, api_key: args.api_key.clone(), workers: args.workers };
     let printed: RefCell<io::Result<()>> = RefCell::new(Ok(()));
-    serve_openai(args.listen, options, |address| {
+    let served = serve_openai(args.listen, options, |address| {
         printer.say("Serving a scripted model; Ctrl-C ends it");
         *printed.borrow_mut() = printer.data(&format!("http://{address}/v1"));
-    })?;
+    });
+    match served {
+        Err(ServeOpenAiError::Bind(error)) if error.port_is_taken() => {
+            return Err(FleetError::listen_taken(args.listen).into());
+        }
+        served => served?,
+    }
     printed.into_inner()?;
     Ok(ExitStatus::Done)
 }

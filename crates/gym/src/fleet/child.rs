@@ -1,6 +1,7 @@
 //! One process of the fleet: how it is started, what it hears and how it ends.
 
 use std::io;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -46,6 +47,7 @@ pub struct Child {
     /// The server's own process id, which is also its process group.
     pub pid: u32,
     tail: Tail,
+    log: Option<Arc<Log>>,
     exit: watch::Receiver<Option<ExitStatus>>,
     /// The life pipe: the server ends when this end is closed, however that comes about.
     life: Option<ChildStdin>,
@@ -117,7 +119,7 @@ impl Child {
             exit_sender.send_replace(Some(status));
             exits.send_replace(());
         });
-        Ok(Self { instance: instance.name.clone(), pid, tail, exit, life })
+        Ok(Self { instance: instance.name.clone(), pid, tail, log, exit, life })
     }
 
     /// The exit status, once it has ended.
@@ -150,7 +152,13 @@ impl Child {
             Some(status) => status.to_string(),
             None => "still running".to_owned(),
         };
-        Obituary { status, last_lines: self.tail.lines() }
+        let signal = self.exit_status().and_then(|status| status.signal());
+        Obituary {
+            status,
+            last_lines: self.tail.lines(),
+            was_killed: signal == Some(Signal::KILL.as_raw()),
+            log: self.log.as_ref().map(|log| log.path().to_owned()),
+        }
     }
 }
 

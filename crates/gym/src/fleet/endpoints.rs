@@ -13,6 +13,7 @@ use crate::printer::Printer;
 pub const TIMEOUT_KEY: &str = "model_endpoint_readiness_timeout_seconds";
 const DEFAULT_TIMEOUT_SECONDS: f64 = 600.0;
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
+const SHORTEST_PROBE: Duration = Duration::from_millis(100);
 const INTERVAL: Duration = Duration::from_secs(3);
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 
@@ -94,10 +95,15 @@ pub async fn wait(
     let mut waiting = urls;
     loop {
         let mut still = Vec::new();
+        let mut last = None;
         for endpoint in waiting {
-            match answers(&endpoint.url).await {
+            let left = limit.saturating_sub(started.elapsed()).max(SHORTEST_PROBE);
+            match answers(&endpoint.url, left.min(PROBE_LIMIT)).await {
                 Answer::Yes => {}
-                Answer::NotYet => still.push(endpoint),
+                Answer::NotYet(error) => {
+                    last.get_or_insert(error);
+                    still.push(endpoint);
+                }
                 Answer::Never(why) => printer.warn(&format!(
                     "model endpoint {} (key {}) is not waited for: {why}",
                     endpoint.url, endpoint.key
@@ -105,53 +111,56 @@ pub async fn wait(
             }
         }
         waiting = still;
-        if waiting.is_empty() {
-            return Ok(());
-        }
-        if started.elapsed() + INTERVAL > limit {
+        let Some(last) = last else { return Ok(()) };
+        if started.elapsed() >= limit {
             return Err(FleetError::ModelEndpoints {
                 unanswered: waiting
                     .into_iter()
                     .map(|endpoint| (endpoint.url, endpoint.key))
                     .collect(),
                 seconds: limit.as_secs_f64(),
+                source: last,
             });
         }
         if noted == started || noted.elapsed() >= NOTE_EVERY {
-            let list: Vec<&str> = waiting.iter().map(|endpoint| endpoint.url.as_str()).collect();
+            let list: Vec<String> = waiting
+                .iter()
+                .map(|endpoint| format!("{} (key {})", endpoint.url, endpoint.key))
+                .collect();
             printer.say(&format!(
-                "Waiting for model endpoints to answer: {} ({:.0} s of {:.0} s)",
+                "Waiting for model endpoints to answer: {} ({:.0} s of {:.0} s): {}",
                 list.join(", "),
                 started.elapsed().as_secs_f64(),
-                limit.as_secs_f64()
+                limit.as_secs_f64(),
+                crate::render::chain(&last),
             ));
             noted = Instant::now();
         }
-        tokio::time::sleep(INTERVAL).await;
+        tokio::time::sleep(INTERVAL.min(limit.saturating_sub(started.elapsed()))).await;
     }
 }
 
 enum Answer {
     Yes,
-    NotYet,
+    NotYet(ProbeError),
     Never(String),
 }
 
-async fn answers(url: &str) -> Answer {
+async fn answers(url: &str, limit: Duration) -> Answer {
     let endpoint = match Endpoint::model(url) {
         Ok(endpoint) => endpoint,
         Err(error) => return Answer::Never(error.to_string()),
     };
     let result = if endpoint.tls() {
         // Whoever takes the connection would also answer, if only with a TLS error.
-        probe::connect(endpoint.host(), endpoint.port(), PROBE_LIMIT).await
+        probe::connect(endpoint.host(), endpoint.port(), limit).await
     } else {
         let path = match endpoint.base_path() {
             path if path.ends_with("/v1") => format!("{path}/models"),
             "" => "/".to_owned(),
             path => path.to_owned(),
         };
-        probe::get(endpoint.host(), endpoint.port(), &path, PROBE_LIMIT).await.map(drop)
+        probe::get(endpoint.host(), endpoint.port(), &path, limit).await.map(drop)
     };
     match result {
         // An answer that is no HTTP, e.g. TLS behind an http:// URL, is for the model server to report.
@@ -159,7 +168,9 @@ async fn answers(url: &str) -> Answer {
         Err(ProbeError::Resolve { host, source }) => {
             Answer::Never(format!("cannot resolve {host:?}: {source}"))
         }
-        Err(ProbeError::Connect { .. } | ProbeError::Timeout { .. }) => Answer::NotYet,
+        Err(error @ (ProbeError::Connect { .. } | ProbeError::Timeout { .. })) => {
+            Answer::NotYet(error)
+        }
     }
 }
 

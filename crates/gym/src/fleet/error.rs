@@ -31,6 +31,14 @@ pub enum FleetError {
         /// Who has it, if that can be seen.
         holder: Option<PortHolder>,
     },
+    /// The address that a flag names is taken.
+    #[error("cannot listen on {address}, {}", held_by(holder.as_ref()))]
+    ListenTaken {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// Who has its port, if that can be seen.
+        holder: Option<PortHolder>,
+    },
     /// Two servers of the config want one port.
     #[error("{first} and {second} are both configured to listen on port {port}")]
     SharedPort {
@@ -108,6 +116,14 @@ pub enum FleetError {
         /// How it ended.
         source: Obituary,
     },
+    /// The fleet that a driver uses does not answer any more.
+    #[error("the fleet at {url} is gone")]
+    Gone {
+        /// Its head server.
+        url: String,
+        /// What asking it came to.
+        source: super::probe::ProbeError,
+    },
     /// The start took too long.
     #[error("{} not ready within {seconds} s", names(waiting))]
     NotReady {
@@ -126,6 +142,9 @@ pub enum FleetError {
         /// What it should be.
         expected: &'static str,
     },
+    /// A time that servers are given has the wrong type.
+    #[error(transparent)]
+    Patience(gym_server::client::InvalidPatience),
     /// Model endpoints did not answer.
     #[error("no answer from the model endpoint {} within {seconds} s", endpoints(unanswered))]
     ModelEndpoints {
@@ -133,6 +152,8 @@ pub enum FleetError {
         unanswered: Vec<(String, String)>,
         /// The limit.
         seconds: f64,
+        /// What asking the first of them came to last.
+        source: super::probe::ProbeError,
     },
     /// Ctrl-C or SIGTERM before every server was ready.
     #[error("interrupted while the servers were starting")]
@@ -154,6 +175,26 @@ pub struct Obituary {
     pub status: String,
     /// Last lines of stderr.
     pub last_lines: Vec<String>,
+    /// Whether SIGKILL ended it.
+    pub was_killed: bool,
+    /// Where its output is kept.
+    pub log: Option<PathBuf>,
+}
+
+impl Obituary {
+    fn hint(&self) -> String {
+        let log = match &self.log {
+            Some(log) => format!("its output is in {}", log.display()),
+            None => "--log-dir DIR keeps the output of every server".to_owned(),
+        };
+        if self.was_killed {
+            format!(
+                "who did not kill it should look for the out-of-memory killer in `dmesg`; {log}"
+            )
+        } else {
+            log
+        }
+    }
 }
 
 impl fmt::Display for Obituary {
@@ -189,11 +230,18 @@ fn endpoints(unanswered: &[(String, String)]) -> String {
 }
 
 impl FleetError {
+    /// The address of `--listen` is taken.
+    pub fn listen_taken(address: std::net::SocketAddr) -> Self {
+        Self::ListenTaken { address, holder: super::port_holder::find(address.port()) }
+    }
+
     /// The exit status of a command that failed with this.
     pub fn exit_status(&self) -> ExitStatus {
         match self {
             Self::Interrupted => ExitStatus::Interrupted,
-            Self::DiedStarting { .. } | Self::Died { .. } => ExitStatus::Negative,
+            Self::DiedStarting { .. } | Self::Died { .. } | Self::Gone { .. } => {
+                ExitStatus::Negative
+            }
             _ => ExitStatus::Usage,
         }
     }
@@ -207,9 +255,22 @@ impl FleetError {
                     .map_or_else(String::new, |holder| format!("end pid {} or ", holder.pid));
                 Some(format!("{stop}choose another port with ++{key}=PORT"))
             }
+            Self::ListenTaken { holder, .. } => {
+                let stop = holder
+                    .as_ref()
+                    .map_or_else(String::new, |holder| format!("end pid {} or ", holder.pid));
+                Some(format!(
+                    "{stop}choose another port with --listen HOST:PORT; 0 takes a free one"
+                ))
+            }
             Self::SharedPort { key, .. } => Some(format!(
                 "choose another port with ++{key}=PORT, or leave it out to get a free one"
             )),
+            Self::DiedStarting { source, .. } | Self::Died { source, .. } => Some(source.hint()),
+            Self::Gone { .. } => {
+                Some("see what ended it, start it again, and continue with --resume".to_owned())
+            }
+            Self::Log { .. } => Some("choose another directory with --log-dir".to_owned()),
             Self::ConfigTooLong { .. } => Some(format!(
                 "foreign servers get the config in {}, which holds up to {} bytes; \
                  remove what no server needs, e.g. long prompts, from the config",

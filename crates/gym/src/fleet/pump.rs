@@ -71,6 +71,11 @@ impl Log {
         Ok(Arc::new(Self { path, file: Mutex::new(Some(file)) }))
     }
 
+    /// Where it lies.
+    pub fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+
     fn append(&self, instance: &str, block: &[u8], printer: &Printer) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(open) = file.as_mut() else { return };
@@ -161,10 +166,18 @@ impl Pump {
         }
         match self.stream {
             Stream::Stdout => {
-                if self.printer.data_bytes(block).is_err() {
-                    // The server goes on writing; nobody here reads it any more.
-                    self.forwards = false;
+                let Err(error) = self.printer.data_bytes(block) else { return };
+                // The server goes on writing; here it is not passed on any more.
+                self.forwards = false;
+                if error.kind() == io::ErrorKind::BrokenPipe {
                     self.on_closed_stdout.notify_one();
+                } else {
+                    let kept = if self.log.is_some() { "it is still logged" } else { "it is lost" };
+                    self.printer.warn(&format!(
+                        "the stdout of {} is no longer passed on: {}; the server keeps running, {kept}",
+                        self.instance,
+                        crate::render::chain(&error),
+                    ));
                 }
             }
             Stream::Stderr => self.printer.conversation(&prefixed(&self.instance, block)),

@@ -6,8 +6,9 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use gym_server::client::Patience;
 use gym_server::config::{GlobalConfig, Instance, Program};
-use gym_server::instance::Endpoint;
+use gym_server::instance::{Endpoint, InstanceError};
 use gym_server::program::EXIT_PORT_TAKEN;
 use gym_telemetry::semconv::span;
 use gym_telemetry::{ChildEnv, TELEMETRY_KEY_NAME, env_vars};
@@ -157,6 +158,9 @@ async fn bring_up(
     if let Some(dir) = &log_dir {
         fs::create_dir_all(dir).map_err(|source| FleetError::Log { path: dir.clone(), source })?;
     }
+    let model_limit = endpoints::timeout(&resolved)?;
+    Patience::from_global(&resolved).map_err(FleetError::Patience)?;
+    check_builtins(config)?;
     check_ports(config.instances())?;
 
     let stage = trace.stage(span::STARTUP_START_HEAD_SERVER);
@@ -210,7 +214,7 @@ async fn bring_up(
     drop(handover);
 
     if options.waits_for_models
-        && let Some(limit) = endpoints::timeout(&resolved)?
+        && let Some(limit) = model_limit
     {
         let stage = trace.stage(span::STARTUP_WAIT_FOR_MODEL_ENDPOINTS);
         let urls = endpoints::collect(&resolved);
@@ -221,6 +225,23 @@ async fn bring_up(
         stage.end();
     }
     Ok(head)
+}
+
+/// Finds what a built-in server would refuse about its block, while the config can still be quoted.
+fn check_builtins(config: &GlobalConfig) -> Result<(), FleetError> {
+    for instance in config.instances().iter().filter(|i| matches!(i.program, Program::Builtin)) {
+        let Err(error) = gym_envs::builtin::service(&config.instance_config(&instance.name)?)
+        else {
+            continue;
+        };
+        // Anything else is for the server to say.
+        if let Ok(error) = error.downcast::<InstanceError>()
+            && let InstanceError::Field { path, reason, .. } = *error
+        {
+            return Err(config.misfit(instance, &path, reason).into());
+        }
+    }
+    Ok(())
 }
 
 /// Finds taken ports before anything is started, while their holder can be told from ours.

@@ -147,10 +147,10 @@ fn the_message_for_a_file_that_is_missing_or_no_config_says_where_and_what() {
     ];
     insta::assert_snapshot!(all.join("\n\n"), @r#"
     error: config file nope.yaml not found
-    hint: searched in DIR, the files inside the binary
+    hint: searched in DIR and the files inside the binary
 
     error: DIR/lists.yaml:2:3: config file weather.yml not found
-    hint: did you mean weather.yaml? searched in DIR, the files inside the binary
+    hint: did you mean weather.yaml? searched in DIR and the files inside the binary
 
     error: DIR/text.yaml:1:15: config_paths: expected a list of file names, got a string
 
@@ -161,9 +161,9 @@ fn the_message_for_a_file_that_is_missing_or_no_config_says_where_and_what() {
     hint: the earlier value is at DIR/m.yaml:1:5; give a.b one kind of value everywhere
 
     error: --resources-server wether: no such config, expected resources_servers/wether/configs/wether.yaml in a search directory
-    hint: did you mean weather? searched in DIR, the files inside the binary
+    hint: did you mean weather? searched in DIR and the files inside the binary
 
     error: --resources-server weather/wether: no such config, expected resources_servers/weather/configs/wether.yaml in a search directory
-    hint: did you mean weather/weather? searched in DIR, the files inside the binary
+    hint: did you mean weather/weather? searched in DIR and the files inside the binary
     "#);
 }
