@@ -2,6 +2,7 @@
 
 mod demo;
 mod env_test;
+mod faults;
 mod propagation;
 mod python;
 mod spans;
