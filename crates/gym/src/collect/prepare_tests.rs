@@ -130,7 +130,7 @@ fn the_limit_counts_lines() {
 fn malformed_rows_are_named_by_file_line_and_column() {
     let input = "{\"responses_create_params\":{}}\n{\"responses_create_params\":{]}\n";
     insta::assert_snapshot!(message(input, &with_agent()), @r#"bad row in "in.jsonl", line 2: not a JSON object (key must be a string, column 29)"#);
-    insta::assert_snapshot!(message("[1]\n", &with_agent()), @r#"bad row in "in.jsonl", line 1: invalid type: sequence, expected a JSON object"#);
+    insta::assert_snapshot!(message("[1]\n", &with_agent()), @r#"bad row in "in.jsonl", line 1: not a JSON object (invalid type: sequence, expected a JSON object)"#);
     insta::assert_snapshot!(message("{\"q\":1}\n", &with_agent()), @r#"bad row in "in.jsonl", line 1: `responses_create_params` is missing; give it, or build it with --prompt-config"#);
     insta::assert_snapshot!(message("{\"responses_create_params\":[]}\n", &with_agent()), @r#"bad row in "in.jsonl", line 1: `responses_create_params` must be an object"#);
 }

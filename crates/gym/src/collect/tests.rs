@@ -188,7 +188,7 @@ fn a_rollout_that_fails_becomes_a_line_and_the_run_goes_on() {
         .map(|row| format!("{}: {}", row["_ng_failure_class"], row["_ng_failure_message"]))
         .collect();
     insta::assert_snapshot!(told.join("\n"), @r#"
-    "http_error": "the agent answered 500: \"boom\""
+    "http_error": "the agent answered 500: boom"
     "invalid_reply": "the reply is not a JSON object (expected value, column 1): <html>"
     "transport_error": "the connection broke"
     "#);

@@ -486,12 +486,12 @@ fn a_full_disk_is_told_and_the_rows_before_it_are_whole() {
         );
     }
 
-    // A shell sets the limit: 40 blocks of 512 bytes are less than the output of 60 rollouts.
+    // A shell sets the limit: 100 blocks, of 512 bytes or 1 KiB by shell, hold the inputs and not the output.
     let out = folder.join("limited.jsonl");
     let mut eval = fleet.eval_run(&["--agent", AGENT, "--num-repeats", "12"]);
     eval.arg("--input").arg(&input).arg("--output").arg(&out);
     let mut limited = Command::new("sh");
-    limited.args(["-c", "ulimit -f 40; exec \"$@\"", "sh"]).arg(eval.get_program());
+    limited.args(["-c", "ulimit -f 100; exec \"$@\"", "sh"]).arg(eval.get_program());
     limited.args(eval.get_args()).current_dir(folder);
     let ended = output(&mut limited);
     let said = text(&ended.stderr);

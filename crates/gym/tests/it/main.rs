@@ -1,5 +1,7 @@
 //! The program as its users run it: real processes, real HTTP, real traces.
 
+#![allow(clippy::print_stderr, reason = "a skipped test says so")]
+
 mod demo;
 mod env_test;
 mod faults;
