@@ -3,7 +3,9 @@
 //! The adapter makes the routes, the spans and the metrics; an implementation contains none of
 //! that. `async fn` works in implementations.
 
+use std::borrow::Cow;
 use std::future::Future;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,7 +18,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::aggregate::aggregate;
-use crate::api::{self, Item, ItemKind, Rejection, Response, RunRequest};
+use crate::api::{self, Item, ItemKind, Rejection, Response, RunRequest, json};
 use crate::http::{Call, HttpError, Reply, Service};
 use crate::instance::{InstanceConfig, InstanceError, ServerType};
 use crate::telemetry::traced;
@@ -49,6 +51,10 @@ pub enum ReverifyMode {
 #[derive(Debug)]
 pub struct VerifyRequest<T> {
     body: Bytes,
+    /// Where its parts lie in the body.
+    create_params: Range<usize>,
+    response: Range<usize>,
+    output: Range<usize>,
     /// The row's fields that the verifier reads.
     pub task: T,
 }
@@ -57,13 +63,13 @@ impl<T> VerifyRequest<T> {
     /// Parameters of the rollout's first model request, as JSON text.
     #[must_use]
     pub fn create_params(&self) -> &str {
-        self.member("responses_create_params")
+        self.part(&self.create_params)
     }
 
     /// What the agent answered, as JSON text.
     #[must_use]
     pub fn response(&self) -> &str {
-        self.member("response")
+        self.part(&self.response)
     }
 
     /// Items of the response's output, in order.
@@ -85,13 +91,19 @@ impl<T> VerifyRequest<T> {
     }
 
     fn output(&self) -> &str {
-        api::json::member(self.response(), "output").unwrap_or("[]")
+        self.part(&self.output)
     }
 
-    fn member(&self, name: &str) -> &str {
-        let text = std::str::from_utf8(&self.body).unwrap_or_default();
-        api::json::member(text, name).unwrap_or("null")
+    fn part(&self, range: &Range<usize>) -> &str {
+        let part = self.body.get(range.clone()).unwrap_or_default();
+        std::str::from_utf8(part).unwrap_or_default()
     }
+}
+
+/// Where `part` lies in `whole`, which it was parsed from.
+fn range_in(whole: &[u8], part: &str) -> Range<usize> {
+    let start = part.as_ptr().addr() - whole.as_ptr().addr();
+    start..start + part.len()
 }
 
 /// A task without fields of its own.
@@ -190,7 +202,7 @@ pub fn service<S: ResourcesServer>(server: S, instance: &InstanceConfig) -> Serv
     service.route(Method::POST, "/seed_session", move |call, body| {
         let server = Arc::clone(&seed);
         async move {
-            typed::body::<NoTask>(&body)?;
+            check_object(&body)?;
             server.seed_session(&call, body).await
         }
     });
@@ -216,8 +228,14 @@ async fn verify<S: ResourcesServer>(
     body: Bytes,
 ) -> Result<Reply, HttpError> {
     let parsed = RunRequest::parse(&body)?;
-    let response = response_of(&parsed)?;
-    let request = VerifyRequest { task: task(&parsed)?, body: body.clone() };
+    let (response_text, response) = response_of(&parsed)?;
+    let request = VerifyRequest {
+        create_params: range_in(&body, parsed.create_params_text),
+        response: range_in(&body, response_text),
+        output: range_in(&body, response.output()),
+        task: task(&parsed)?,
+        body: body.clone(),
+    };
     let mut span = Span::start(&VERIFY, semconv::span::VERIFY);
     if span.is_recording() {
         span.set(semconv::SERVER_NAME, Arc::clone(name));
@@ -240,14 +258,30 @@ async fn verify<S: ResourcesServer>(
     Ok(Reply::json_bytes(out))
 }
 
-fn response_of<'a>(request: &RunRequest<'a>) -> Result<Response<'a>, HttpError> {
+/// The response to verify and its text.
+fn response_of<'r, 'a>(
+    request: &'r RunRequest<'a>,
+) -> Result<(&'a str, Cow<'r, Response<'a>>), HttpError> {
     let loc = || vec!["body".into(), "response".into()];
     let Some(text) = request.extra("response") else {
         return Err(Rejection::one("missing", loc(), "Field required", "{}").into());
     };
-    Response::from_object(text).map_err(|error| {
-        Rejection::one("value_error", loc(), format!("Value error, {error}"), text).into()
-    })
+    if let Some(response) = request.response() {
+        return Ok((text, Cow::Borrowed(response)));
+    }
+    let response = Response::from_object(text).map_err(|error| {
+        Rejection::one("value_error", loc(), format!("Value error, {error}"), text)
+    })?;
+    Ok((text, Cow::Owned(response)))
+}
+
+/// Refuses a body that is no object, with its entries.
+fn check_object(body: &[u8]) -> Result<(), HttpError> {
+    let value = std::str::from_utf8(body).ok().and_then(|text| json::document(text).ok());
+    match value.map(json::kind) {
+        Some(json::Kind::Object) => Ok(()),
+        _ => typed::body::<NoTask>(body).map(drop),
+    }
 }
 
 /// Reads the row's fields; the response, the largest of them, is not among those.
@@ -259,7 +293,7 @@ fn task<T: DeserializeOwned>(request: &RunRequest<'_>) -> Result<T, HttpError> {
             if fields.len() > 1 {
                 fields.push(b',');
             }
-            api::json::write_string(&mut fields, key);
+            json::write_string(&mut fields, key);
             fields.push(b':');
             fields.extend_from_slice(raw.as_bytes());
         }

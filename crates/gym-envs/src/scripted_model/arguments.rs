@@ -1,5 +1,6 @@
 //! Arguments for a tool, made from its JSON schema.
 
+use gym_server::api::json::trusted::{self, member, pick};
 use gym_server::api::json::{self, Kind};
 
 use super::random::Rng;
@@ -8,10 +9,10 @@ const WORDS: &[&str] = &["Oslo", "Lima", "Cairo", "Osaka", "Quito", "Tunis", "Pe
 
 const MAX_DEPTH: u8 = 8;
 
-/// An arguments object that fits `schema` as far as types, enums, bounds and required members go.
+/// An arguments object that fits `schema`, a part of a checked body, as far as types, enums, bounds and required members go.
 pub fn from_schema(schema: &str, rng: &mut Rng) -> String {
     let mut out = Vec::with_capacity(64);
-    match json::member(schema, "properties") {
+    match member(schema, "properties") {
         Some(_) => value(&mut out, schema, schema, rng, 0),
         None => out.extend_from_slice(b"{}"),
     }
@@ -23,32 +24,54 @@ fn value(out: &mut Vec<u8>, schema: &str, root: &str, rng: &mut Rng, depth: u8) 
         out.extend_from_slice(b"null");
         return;
     }
-    for fixed in ["const", "default"] {
-        if let Some(raw) = json::member(schema, fixed) {
+    let [
+        constant,
+        default,
+        options,
+        examples,
+        reference,
+        any_of,
+        one_of,
+        all_of,
+        declared,
+        properties,
+    ] = pick(
+        schema,
+        [
+            "const",
+            "default",
+            "enum",
+            "examples",
+            "$ref",
+            "anyOf",
+            "oneOf",
+            "allOf",
+            "type",
+            "properties",
+        ],
+    );
+    if let Some(raw) = constant.or(default) {
+        return json::write_compact(out, raw);
+    }
+    for list in [options, examples] {
+        if let Some(raw) = list.and_then(|all| one_of_list(all, rng)) {
             return json::write_compact(out, raw);
         }
     }
-    if let Some(raw) = json::member(schema, "enum").and_then(|all| pick(all, rng)) {
-        return json::write_compact(out, raw);
-    }
-    if let Some(raw) = json::member(schema, "examples").and_then(|all| pick(all, rng)) {
-        return json::write_compact(out, raw);
-    }
-    if let Some(target) = json::member(schema, "$ref").and_then(json::string) {
+    if let Some(target) = reference.and_then(json::string) {
         return match resolve(root, &target) {
             Some(target) => value(out, target, root, rng, depth + 1),
             None => out.extend_from_slice(b"null"),
         };
     }
-    for union in ["anyOf", "oneOf", "allOf"] {
-        if let Some(first) = json::member(schema, union).and_then(first_not_null) {
+    for union in [any_of, one_of, all_of] {
+        if let Some(first) = union.and_then(first_not_null) {
             return value(out, first, root, rng, depth + 1);
         }
     }
-    let declared = json::member(schema, "type").map(|raw| match json::kind(raw) {
-        Kind::Array => json::elements(raw)
+    let declared = declared.map(|raw| match json::kind(raw) {
+        Kind::Array => trusted::elements(raw)
             .into_iter()
-            .flatten()
             .flatten()
             .find(|raw| *raw != "\"null\"")
             .unwrap_or("\"null\""),
@@ -67,60 +90,55 @@ fn value(out: &mut Vec<u8>, schema: &str, root: &str, rng: &mut Rng, depth: u8) 
         Some("string") => {
             json::write_string(out, WORDS[rng.between(0, WORDS.len() as i64 - 1) as usize])
         }
-        Some("object") => object(out, schema, root, rng, depth),
-        _ if json::member(schema, "properties").is_some() => object(out, schema, root, rng, depth),
+        Some("object") => object(out, properties, root, rng, depth),
+        _ if properties.is_some() => object(out, properties, root, rng, depth),
         _ => json::write_string(out, WORDS[rng.between(0, WORDS.len() as i64 - 1) as usize]),
     }
 }
 
-fn pick<'a>(list: &'a str, rng: &mut Rng) -> Option<&'a str> {
-    let count = json::elements(list)?.count() as i64;
+fn one_of_list<'a>(list: &'a str, rng: &mut Rng) -> Option<&'a str> {
+    let count = trusted::elements(list)?.count() as i64;
     if count == 0 {
         return None;
     }
-    json::elements(list)?.nth(rng.between(0, count - 1) as usize)?.ok()
+    trusted::elements(list)?.nth(rng.between(0, count - 1) as usize)
 }
 
 fn first_not_null(list: &str) -> Option<&str> {
-    json::elements(list)?.flatten().find(|schema| json::member(schema, "type") != Some("\"null\""))
+    trusted::elements(list)?.find(|schema| member(schema, "type") != Some("\"null\""))
 }
 
 fn resolve<'a>(root: &'a str, target: &str) -> Option<&'a str> {
-    target.strip_prefix("#/")?.split('/').try_fold(root, json::member)
+    target.strip_prefix("#/")?.split('/').try_fold(root, member)
 }
 
 fn integer(schema: &str, rng: &mut Rng) -> i64 {
-    let bound = |name| {
-        json::member(schema, name)
-            .and_then(|raw| raw.parse::<f64>().ok())
-            .map(|number| number as i64)
-    };
-    let low =
-        bound("minimum").or_else(|| bound("exclusiveMinimum").map(|low| low.saturating_add(1)));
-    let high =
-        bound("maximum").or_else(|| bound("exclusiveMaximum").map(|high| high.saturating_sub(1)));
+    let [low, above, high, below] =
+        pick(schema, ["minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"])
+            .map(|raw| Some(raw?.parse::<f64>().ok()? as i64));
+    let low = low.or_else(|| above.map(|low| low.saturating_add(1)));
+    let high = high.or_else(|| below.map(|high| high.saturating_sub(1)));
     let low = low.unwrap_or_else(|| high.map_or(1, |high| high.min(1)));
     rng.between(low, high.unwrap_or_else(|| low.saturating_add(99)))
 }
 
 fn array(out: &mut Vec<u8>, schema: &str, root: &str, rng: &mut Rng, depth: u8) {
-    let bound = |name| json::member(schema, name).and_then(|raw| raw.parse::<usize>().ok());
-    let count = bound("minItems").unwrap_or(2).min(bound("maxItems").unwrap_or(64)).min(64);
+    let [least, most, items] = pick(schema, ["minItems", "maxItems", "items"]);
+    let bound = |raw: Option<&str>| raw.and_then(|raw| raw.parse::<usize>().ok());
+    let count = bound(least).unwrap_or(2).min(bound(most).unwrap_or(64)).min(64);
     out.push(b'[');
     for at in 0..count {
         if at > 0 {
             out.push(b',');
         }
-        value(out, json::member(schema, "items").unwrap_or("{}"), root, rng, depth + 1);
+        value(out, items.unwrap_or("{}"), root, rng, depth + 1);
     }
     out.push(b']');
 }
 
-fn object(out: &mut Vec<u8>, schema: &str, root: &str, rng: &mut Rng, depth: u8) {
+fn object(out: &mut Vec<u8>, properties: Option<&str>, root: &str, rng: &mut Rng, depth: u8) {
     out.push(b'{');
-    for (name, property) in
-        json::member(schema, "properties").and_then(json::members).into_iter().flatten().flatten()
-    {
+    for (name, property) in properties.and_then(trusted::members).into_iter().flatten() {
         json::write_key(out, &name);
         value(out, property, root, rng, depth + 1);
     }

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use gym_server::api::chat::{ChatField, ChatRequest};
+use gym_server::api::json::trusted;
 use gym_server::api::{self, CreateParams, Field, ReplyHead, Usage, ids, json};
 
 use super::arguments;
@@ -211,8 +212,8 @@ fn server_timing(engine: EngineTimings) -> String {
 /// How many entries with `key` = `value` follow the last one of the user.
 fn outputs_since_user(list: &str, key: &str, value: &str) -> usize {
     let mut outputs = 0;
-    for entry in json::elements(list).into_iter().flatten().flatten() {
-        for (name, raw) in json::members(entry).into_iter().flatten().flatten() {
+    for entry in trusted::elements(list).into_iter().flatten() {
+        for (name, raw) in trusted::members(entry).into_iter().flatten() {
             if name == "role" && raw == "\"user\"" {
                 outputs = 0;
             } else if name == key && raw == value {
@@ -225,14 +226,17 @@ fn outputs_since_user(list: &str, key: &str, value: &str) -> usize {
 
 /// Name and schema of the n-th function among the tools of either dialect.
 fn tool_at(tools: &str, at: usize) -> Option<(&str, &str)> {
-    let functions = json::elements(tools)?.flatten().filter_map(|tool| {
-        let function = json::member(tool, "function").unwrap_or(tool);
-        let is_function = json::member(tool, "type") == Some("\"function\"");
-        let name = json::member(function, "name").filter(|_| is_function)?;
-        let name = name.strip_prefix('"')?.strip_suffix('"')?;
-        Some((name, json::member(function, "parameters").unwrap_or("{}")))
-    });
-    functions.into_iter().nth(at)
+    trusted::elements(tools)?.filter_map(function).nth(at)
+}
+
+fn function(tool: &str) -> Option<(&str, &str)> {
+    let [kind, function, mut name, mut parameters] =
+        trusted::pick(tool, ["type", "function", "name", "parameters"]);
+    if let Some(function) = function {
+        [name, parameters] = trusted::pick(function, ["name", "parameters"]);
+    }
+    let name = name.filter(|_| kind == Some("\"function\""))?;
+    Some((name.strip_prefix('"')?.strip_suffix('"')?, parameters.unwrap_or("{}")))
 }
 
 /// Counts of about one token per four bytes.
@@ -259,16 +263,16 @@ fn write_responses(
     let id = ids::hex(key, !key);
     let mut items = Vec::with_capacity(512);
     if let Some(reasoning) = said.reasoning {
-        api::write_reasoning_item(&mut items, &format!("rs_{id}"), [reasoning]);
+        api::write_reasoning_item(&mut items, &["rs_", &id].concat(), [reasoning]);
     }
     if let Some(text) = said.text {
-        api::write_message_item(&mut items, &format!("msg_{id}"), text);
+        api::write_message_item(&mut items, &["msg_", &id].concat(), text);
     }
     for (at, (name, arguments)) in said.calls.iter().enumerate() {
         api::write_function_call_item(&mut items, &call_id(key, at), name, arguments);
     }
     let head = ReplyHead {
-        id: &format!("resp_{id}"),
+        id: &["resp_", &id].concat(),
         created_at: f64::from(CREATED_AT),
         model: model.unwrap_or(MODEL),
         incomplete: match said.finish {
@@ -284,7 +288,7 @@ fn write_responses(
 }
 
 fn call_id(key: u64, at: usize) -> String {
-    format!("call_{}", ids::hex(key, at as u64))
+    ["call_", &ids::hex(key, at as u64)].concat()
 }
 
 fn write_chat(said: &Said<'_>, model: Option<&str>, key: u64) -> Vec<u8> {

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
+use gym_server::api::CreateParams;
 use gym_server::api::chat::ChatRequest;
-use gym_server::api::{CreateParams, Urls};
 use gym_server::config::parse_yaml;
 use gym_server::http::{Call, Delivery, HttpError, Reply};
 use gym_server::instance::{InstanceConfig, InstanceError};
@@ -44,14 +44,14 @@ impl ScriptedModel {
         }
     }
 
-    pub(crate) fn answer_responses(&self, call: &Call, body: &[u8]) -> Result<Outcome, HttpError> {
-        let request = CreateParams::parse(body, Urls::With)?;
-        Ok(self.engine.responses(&request, self.key(call, body)))
+    /// Answers a prepared body.
+    pub(crate) fn answer_responses(&self, call: &Call, body: &[u8]) -> Outcome {
+        self.engine.responses(&CreateParams::trust(body), self.key(call, body))
     }
 
-    pub(crate) fn answer_chat(&self, call: &Call, body: &[u8]) -> Result<Outcome, HttpError> {
-        let request = ChatRequest::parse(body)?;
-        Ok(self.engine.chat(&request, self.key(call, body)))
+    /// Answers a prepared body.
+    pub(crate) fn answer_chat(&self, call: &Call, body: &[u8]) -> Outcome {
+        self.engine.chat(&ChatRequest::trust(body), self.key(call, body))
     }
 
     pub(crate) fn config(&self) -> &ScriptedModelConfig {
@@ -94,7 +94,7 @@ pub fn read_script(path: &Path) -> Result<Value, String> {
 
 impl ModelServer for ScriptedModel {
     async fn responses(&self, call: &Call, body: Bytes) -> Result<Reply, HttpError> {
-        let outcome = self.answer_responses(call, &body)?;
+        let outcome = self.answer_responses(call, &body);
         Ok(deliver(
             outcome,
             |status| json!({"detail": format!("injected failure with status {status}")}),
@@ -103,7 +103,7 @@ impl ModelServer for ScriptedModel {
     }
 
     async fn chat_completions(&self, call: &Call, body: Bytes) -> Result<Reply, HttpError> {
-        let outcome = self.answer_chat(call, &body)?;
+        let outcome = self.answer_chat(call, &body);
         Ok(deliver(
             outcome,
             |status| json!({"detail": format!("injected failure with status {status}")}),

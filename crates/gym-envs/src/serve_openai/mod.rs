@@ -159,13 +159,12 @@ impl Endpoint {
             Ok(prepared) => prepared,
             Err(error) => return Ok(bad_request(&error)),
         };
-        let outcome = match dialect {
+        let mut outcome = match dialect {
             Dialect::Chat => self.model.answer_chat(call, &prepared.body),
             Dialect::Responses | Dialect::Messages => {
                 self.model.answer_responses(call, &prepared.body)
             }
         };
-        let mut outcome = outcome?;
         let finished = finish(&prepared, Bytes::from(std::mem::take(&mut outcome.body)))
             .map_err(|error| HttpError::failed("FinishError", &error.to_string()))?;
         let is_stream = finished.content_type == EVENT_STREAM;

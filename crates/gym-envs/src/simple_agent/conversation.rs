@@ -11,10 +11,14 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use gym_server::api::{
-    CreateParams, Field, Item, ItemKind, Rejection, Response, ResponseError, Urls, Usage, json,
+    CreateParams, Field, Item, ItemKind, Rejection, Response, ResponseError, ResponseField, Urls,
+    Usage, json,
 };
 
 use super::arguments;
+
+/// A response lists every field of its items; a request only those that were set.
+const OUTPUT_DEFAULTS: &[u8] = b",\"id\":null,\"status\":null";
 
 /// Why a model's reply cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +64,8 @@ pub struct Conversation {
     output_ends: Vec<usize>,
     usage: Option<Usage>,
     last: Bytes,
+    /// Where `output` and `usage` lie in `last`, if nothing else of it changes.
+    replaced: Option<[Range<usize>; 2]>,
     steps: u64,
     max_steps: u64,
 }
@@ -89,6 +95,7 @@ impl Conversation {
             output_ends: Vec::new(),
             usage: None,
             last: Bytes::new(),
+            replaced: None,
             steps: 0,
             max_steps,
         })
@@ -152,6 +159,10 @@ impl Conversation {
             }
         }
         let is_incomplete = response.is_incomplete();
+        self.replaced = response.verbatim().filter(|text| text.len() == reply.len()).map(|_| {
+            [ResponseField::Output, ResponseField::Usage]
+                .map(|field| range_in(&reply, response.get(field).unwrap_or_default()))
+        });
         self.last = reply;
         if is_incomplete || (calls.is_empty() && has_message) {
             return Ok(Turn::Done);
@@ -183,23 +194,44 @@ impl Conversation {
     ///
     /// When no reply was accepted.
     pub fn finish(self) -> Result<Bytes, InvalidReply> {
+        let output_len = self.added.len() + self.output_ends.len() * OUTPUT_DEFAULTS.len() + 2;
+        let mut reply = Vec::with_capacity(self.last.len() + output_len + 256);
+        if let Some([output, usage]) = &self.replaced {
+            reply.extend_from_slice(&self.last[..output.start]);
+            self.write_output(&mut reply);
+            reply.extend_from_slice(&self.last[output.end..usage.start]);
+            self.write_usage(&mut reply);
+            reply.extend_from_slice(&self.last[usage.end..]);
+            return Ok(Bytes::from(reply));
+        }
         let last = Response::parse(&self.last)?;
-        let mut output = String::with_capacity(self.added.len() + self.output_ends.len() * 24 + 2);
-        let added = std::str::from_utf8(&self.added).expect("only strings were added");
-        output.push('[');
+        let (mut output, mut usage) = (Vec::with_capacity(output_len), Vec::new());
+        self.write_output(&mut output);
+        self.write_usage(&mut usage);
+        let [output, usage] = [&output, &usage]
+            .map(|text| std::str::from_utf8(text).expect("only strings were added"));
+        last.write_full_with(&mut reply, output, usage);
+        Ok(Bytes::from(reply))
+    }
+
+    /// Writes what was added as the `output` of a response.
+    fn write_output(&self, out: &mut Vec<u8>) {
+        out.push(b'[');
         let mut from = 0;
-        for end in self.output_ends {
-            output.push_str(&added[from..end]);
-            // A response lists every field of its items; a request only those that were set.
-            output.push_str(",\"id\":null,\"status\":null");
+        for &end in &self.output_ends {
+            out.extend_from_slice(&self.added[from..end]);
+            out.extend_from_slice(OUTPUT_DEFAULTS);
             from = end;
         }
-        output.push_str(&added[from..]);
-        output.push(']');
-        let usage = self.usage.map_or(Cow::Borrowed("null"), |usage| usage.to_json().into());
-        let mut reply = Vec::with_capacity(self.last.len() + output.len() + 256);
-        last.write_full_with(&mut reply, &output, &usage);
-        Ok(Bytes::from(reply))
+        out.extend_from_slice(&self.added[from..]);
+        out.push(b']');
+    }
+
+    fn write_usage(&self, out: &mut Vec<u8>) {
+        match self.usage {
+            Some(usage) => usage.write(out),
+            None => out.extend_from_slice(b"null"),
+        }
     }
 
     fn separate(&mut self) {

@@ -63,6 +63,13 @@ impl<'a> ChatRequest<'a> {
         Ok(ChatRequest { values, has_unknown })
     }
 
+    /// Reads a body that was parsed before, or written by [`ChatRequest::write_sparse`], without checking it again.
+    /// The values of another body are of any type, or absent.
+    pub fn trust(body: &'a [u8]) -> Self {
+        let text = std::str::from_utf8(body).unwrap_or_default();
+        ChatRequest { values: Values::trust(text, ChatField::of), has_unknown: false }
+    }
+
     /// Whether the text of the body may be sent on as it is: nothing coerced, nothing to be dropped.
     pub fn is_verbatim(&self) -> bool {
         !self.has_unknown && !self.values.is_coerced()

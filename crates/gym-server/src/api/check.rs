@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::detail::{Detail, Loc};
 use super::item;
-use super::json::{self, Kind, kind};
+use super::json::{self, Cursor, Kind, kind};
 
 /// The shape of one field.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -68,6 +68,32 @@ impl Shape {
             Shape::Tools => every_element(raw, is_tool),
             Shape::ToolChoice => Shape::OneOf(TOOL_CHOICES).holds(raw) || has_type(raw),
         }
+    }
+
+    /// Takes the value in front, and tells whether it has this shape as it is. Lists are entered, so that a walk looks
+    /// at everything once; `None` when a precise look is needed.
+    pub(super) fn take<'a>(self, cursor: &mut Cursor<'a>) -> Option<(&'a str, bool)> {
+        let take_element = match self {
+            Shape::Input => item::take,
+            Shape::Tools => take_tool,
+            Shape::MapList => take_map,
+            _ => {
+                let value = cursor.value()?;
+                return Some((value, self.holds(value)));
+            }
+        };
+        if cursor.peek() != b'[' {
+            let value = cursor.value()?;
+            return Some((value, self == Shape::Input && kind(value) == Kind::String));
+        }
+        let start = cursor.at();
+        let mut holds = true;
+        cursor.enter(b'[')?;
+        let mut first = true;
+        while cursor.element(&mut first)? {
+            holds &= take_element(cursor)?;
+        }
+        Some((cursor.since(start), holds))
     }
 
     /// The slow way: what `raw` is coerced to, or every fault.
@@ -197,6 +223,31 @@ fn each_element(
 
 fn has_type(raw: &str) -> bool {
     json::member(raw, "type").is_some_and(|value| kind(value) == Kind::String)
+}
+
+/// Takes a value that should be an object.
+fn take_map(cursor: &mut Cursor<'_>) -> Option<bool> {
+    cursor.value().map(|value| kind(value) == Kind::Object)
+}
+
+/// Takes an element of `tools`.
+fn take_tool(cursor: &mut Cursor<'_>) -> Option<bool> {
+    cursor.enter(b'{')?;
+    let (mut is_function, mut named, mut typed) = (false, false, false);
+    let mut first = true;
+    while let Some(key) = cursor.member(&mut first)? {
+        let value = cursor.value()?;
+        match key {
+            "type" => {
+                typed = kind(value) == Kind::String;
+                is_function = value == "\"function\"";
+            }
+            "name" => named = kind(value) == Kind::String,
+            "parameters" if !matches!(kind(value), Kind::Object | Kind::Null) => return None,
+            _ => {}
+        }
+    }
+    Some(typed && (named || !is_function))
 }
 
 pub(super) fn is_tool(raw: &str) -> bool {

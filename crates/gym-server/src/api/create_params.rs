@@ -4,11 +4,12 @@
 //! Unknown keys are refused, null counts as set.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use super::check::{INCLUDE, Shape};
 use super::detail::Rejection;
-use super::json;
-use super::table::{self, Values, schema};
+use super::json::{self, Cursor};
+use super::table::{self, Defaults, Values, schema};
 
 schema! {
     Field TABLE;
@@ -71,6 +72,17 @@ impl<'a> CreateParams<'a> {
         Values::read(text, &TABLE, Field::of, true).map(|(values, _)| Self(values))
     }
 
+    /// Takes the object in front of a walk; `None` when it needs the look that [`CreateParams::from_object`] takes.
+    pub(super) fn take(cursor: &mut Cursor<'a>) -> Option<Self> {
+        Values::take(cursor, &TABLE, Field::of, true).map(|(values, _)| Self(values))
+    }
+
+    /// Reads a body that was parsed before, or written by [`CreateParams::write_sparse`], without checking it again.
+    /// The values of another body are of any type, or absent.
+    pub fn trust(body: &'a [u8]) -> Self {
+        Self(Values::trust(std::str::from_utf8(body).unwrap_or_default(), Field::of))
+    }
+
     /// Whether a value had another type and was coerced, as pydantic does (`"12"` for 12).
     pub fn is_coerced(&self) -> bool {
         self.0.is_coerced()
@@ -105,11 +117,9 @@ impl<'a> CreateParams<'a> {
 
     /// Writes every known key, defaults filled in.
     pub fn write_full(&self, out: &mut Vec<u8>) {
-        out.push(b'{');
-        for (field, spec) in Field::ALL.into_iter().zip(&TABLE) {
-            table::write_member(out, spec.key, self.or_default(field));
-        }
-        out.push(b'}');
+        static DEFAULTS: LazyLock<Defaults<{ Field::COUNT }>> =
+            LazyLock::new(|| Defaults::of(&TABLE));
+        self.0.write_full(&DEFAULTS, out);
     }
 
     /// Writes the keys that were set.

@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::hash::{BuildHasher as _, RandomState};
 
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
 /// 32 random hex digits.
 pub fn random_hex() -> String {
     thread_local! {
@@ -18,7 +20,14 @@ pub fn random_hex() -> String {
 
 /// 32 hex digits of two numbers.
 pub fn hex(high: u64, low: u64) -> String {
-    format!("{high:016x}{low:016x}")
+    let mut digits = String::with_capacity(32);
+    for number in [high, low] {
+        for byte in number.to_be_bytes() {
+            digits.push(char::from(HEX[usize::from(byte >> 4)]));
+            digits.push(char::from(HEX[usize::from(byte & 15)]));
+        }
+    }
+    digits
 }
 
 /// One step of a splitmix64 generator.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::check::{self, Shape};
 use super::detail::{Detail, Loc};
-use super::json::{self, Kind, kind};
+use super::json::{self, Cursor, Kind, kind, trusted};
 
 /// The union of item types in the words of a 422 reply.
 pub(super) const UNION: &str = "list[union[EasyInputMessage,Message,ResponseOutputMessage,ResponseFunctionToolCall,\
@@ -72,7 +72,7 @@ pub struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// Reads an item; `None` when it is not an object.
+    /// Reads an item of a body that was checked; `None` when it is not an object.
     pub fn parse(raw: &'a str) -> Option<Self> {
         let mut item = Item {
             kind: ItemKind::Other,
@@ -86,7 +86,7 @@ impl<'a> Item<'a> {
             tool_calls: None,
             tool_call_id: None,
         };
-        for (key, value) in json::members(raw)?.flatten() {
+        for (key, value) in trusted::members(raw)? {
             let text = || json::string(value).unwrap_or_default();
             match &*key {
                 "type" => item.item_type = text(),
@@ -119,24 +119,64 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The items of an `input` or `output` list (nothing for a string or anything else).
+/// The items of an `input` or `output` list of a body that was checked (nothing for a string or anything else).
 pub fn items(list: &str) -> impl Iterator<Item = Item<'_>> {
-    json::elements(list).into_iter().flatten().flatten().filter_map(Item::parse)
+    trusted::elements(list).into_iter().flatten().filter_map(Item::parse)
 }
 
 /// The text of all `output_text` parts of all messages of an `output` list.
 pub fn output_text(list: &str) -> String {
     let mut text = String::new();
     for item in items(list).filter(|item| item.kind == ItemKind::Message) {
-        for part in item.content.and_then(json::elements).into_iter().flatten().flatten() {
-            if json::member(part, "type") == Some("\"output_text\"") {
+        for part in item.content.and_then(trusted::elements).into_iter().flatten() {
+            if trusted::member(part, "type") == Some("\"output_text\"") {
                 text.push_str(
-                    &json::member(part, "text").and_then(json::string).unwrap_or_default(),
+                    &trusted::member(part, "text").and_then(json::string).unwrap_or_default(),
                 );
             }
         }
     }
     text
+}
+
+/// Takes an item, and tells whether [`is_valid`]; `None` when a precise look is needed.
+pub(super) fn take(cursor: &mut Cursor<'_>) -> Option<bool> {
+    cursor.enter(b'{')?;
+    let (mut item_type, mut role, mut has_content) = (None, "", false);
+    let (mut texts, mut lists) = (0u8, 0u8);
+    let mut first = true;
+    while let Some(key) = cursor.member(&mut first)? {
+        if key == "content" {
+            let (value, is_map_list) = Shape::MapList.take(cursor)?;
+            has_content = is_map_list || kind(value) == Kind::String;
+            continue;
+        }
+        let value = cursor.value()?;
+        let is_text = kind(value) == Kind::String;
+        match key {
+            "type" => item_type = Some(value),
+            "role" => role = value,
+            "arguments" => texts |= u8::from(is_text),
+            "call_id" => texts |= u8::from(is_text) << 1,
+            "name" => texts |= u8::from(is_text) << 2,
+            "id" => texts |= u8::from(is_text) << 3,
+            "output" => lists |= u8::from(is_text || kind(value) == Kind::Array),
+            "summary" => lists |= u8::from(kind(value) == Kind::Array) << 1,
+            _ => {}
+        }
+    }
+    // What these do not know is left to the precise look.
+    match item_type {
+        None => Some(true),
+        Some("\"message\"") => Some(
+            has_content
+                && matches!(role, "\"user\"" | "\"assistant\"" | "\"system\"" | "\"developer\""),
+        ),
+        Some("\"function_call\"") => Some(texts & 7 == 7),
+        Some("\"function_call_output\"") => Some(texts & 2 == 2 && lists & 1 == 1),
+        Some("\"reasoning\"") => Some(texts & 8 == 8 && lists & 2 == 2),
+        Some(_) => None,
+    }
 }
 
 /// Whether an item has the fields its type requires. An object without `type` always has, as in the reference.

@@ -4,10 +4,14 @@
 //! Faults carry the wording and the place that Python's `json` module gives (3.13), since 422 replies quote them.
 //! Lone surrogate escapes pass the scanner and decode to U+FFFD.
 
+mod cursor;
+mod skip;
 mod text;
+pub mod trusted;
 
 use std::borrow::Cow;
 
+pub use cursor::Cursor;
 pub use text::{
     string, write_compact, write_key, write_member, write_python, write_string, write_string_inner,
 };
@@ -234,7 +238,10 @@ impl<'a> Scanner<'a> {
             return self.fault(EXPECTED_NAME);
         }
         let start = self.at;
-        self.skip_string()?;
+        match skip::string(self.text.as_bytes(), start) {
+            Some(end) => self.at = end,
+            None => self.skip_string()?,
+        }
         let key = &self.text[start..self.at];
         self.space();
         if self.byte() != b':' {
@@ -247,10 +254,15 @@ impl<'a> Scanner<'a> {
     fn value(&mut self) -> Result<&'a str, Fault> {
         self.space();
         let start = self.at;
-        self.skip(MAX_DEPTH)?;
+        match skip::checked(self.text.as_bytes(), start) {
+            Some(end) => self.at = end,
+            None => self.skip(MAX_DEPTH)?,
+        }
         Ok(&self.text[start..self.at])
     }
 
+    /// The precise way, which says what is wrong.
+    #[cold]
     fn skip(&mut self, depth: u16) -> Result<(), Fault> {
         match self.byte() {
             b'"' => self.skip_string(),
@@ -291,45 +303,23 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn digits(&self, mut at: usize) -> usize {
-        while self.text.as_bytes().get(at).is_some_and(u8::is_ascii_digit) {
-            at += 1;
-        }
-        at
-    }
-
-    /// Takes the longest number, as Python does; what follows it is judged by the caller.
     fn skip_number(&mut self) -> Result<(), Fault> {
-        let bytes = self.text.as_bytes();
-        let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
-        let mut at = self.at;
-        if byte(at) == b'-' {
-            at += 1;
-        }
-        match byte(at) {
-            b'0' => at += 1,
-            b'1'..=b'9' => at = self.digits(at),
-            _ => return self.fault(EXPECTED_VALUE),
-        }
-        if byte(at) == b'.' && byte(at + 1).is_ascii_digit() {
-            at = self.digits(at + 1);
-        }
-        if matches!(byte(at), b'e' | b'E') {
-            let sign = usize::from(matches!(byte(at + 1), b'+' | b'-'));
-            if byte(at + 1 + sign).is_ascii_digit() {
-                at = self.digits(at + 1 + sign);
+        match skip::number(self.text.as_bytes(), self.at) {
+            Some(end) => {
+                self.at = end;
+                Ok(())
             }
+            None => self.fault(EXPECTED_VALUE),
         }
-        self.at = at;
-        Ok(())
     }
 
+    #[cold]
     fn skip_string(&mut self) -> Result<(), Fault> {
         let bytes = self.text.as_bytes();
         let start = self.at;
         let mut at = start + 1;
         loop {
-            at += plain_prefix(&bytes[at..]);
+            at += skip::special(&bytes[at..]);
             match bytes.get(at) {
                 Some(b'"') => {
                     self.at = at + 1;
@@ -359,33 +349,6 @@ impl<'a> Scanner<'a> {
             }
         }
     }
-}
-
-/// How many leading bytes need no attention inside a JSON string, eight at a time.
-fn plain_prefix(bytes: &[u8]) -> usize {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    let mut at = 0;
-    let mut chunks = bytes.chunks_exact(8);
-    for chunk in &mut chunks {
-        let word = u64::from_le_bytes(chunk.try_into().unwrap_or_default());
-        let quote = word ^ (ONES * 0x22);
-        let slash = word ^ (ONES * 0x5c);
-        let special = (quote.wrapping_sub(ONES) & !quote)
-            | (slash.wrapping_sub(ONES) & !slash)
-            | (word.wrapping_sub(ONES * 0x20) & !word);
-        // The lowest flagged byte is exact; borrows only disturb bytes above it.
-        let special = special & HIGH;
-        if special != 0 {
-            return at + (special.trailing_zeros() / 8) as usize;
-        }
-        at += 8;
-    }
-    at + chunks
-        .remainder()
-        .iter()
-        .take_while(|byte| !matches!(byte, b'"' | b'\\' | 0..=0x1f))
-        .count()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod detail;
 pub mod ids;
 mod item;
 pub mod json;
+mod names;
 mod object;
 mod reply;
 mod response;

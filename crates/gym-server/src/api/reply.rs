@@ -2,7 +2,7 @@
 
 use super::create_params::{CreateParams, Field};
 use super::json;
-use super::usage::Usage;
+use super::usage::{Usage, write_count};
 
 /// What a reply says of itself, next to its items and the echo of the request.
 #[derive(Debug, Clone)]
@@ -32,10 +32,9 @@ pub fn write_reply(
     };
     out.extend_from_slice(b"{\"id\":\"");
     json::write_string_inner(out, head.id);
-    out.extend_from_slice(
-        format!("\",\"created_at\":{:?},\"error\":null,\"incomplete_details\":", head.created_at)
-            .as_bytes(),
-    );
+    out.extend_from_slice(b"\",\"created_at\":");
+    write_seconds(out, head.created_at);
+    out.extend_from_slice(b",\"error\":null,\"incomplete_details\":");
     match head.incomplete {
         Some(reason) => {
             out.extend_from_slice(b"{\"reason\":");
@@ -77,11 +76,21 @@ pub fn write_reply(
     echo(out, ",\"truncation\":", Field::Truncation);
     out.extend_from_slice(b",\"usage\":");
     match head.usage {
-        Some(usage) => out.extend_from_slice(usage.to_json().as_bytes()),
+        Some(usage) => usage.write(out),
         None => out.extend_from_slice(b"null"),
     }
     echo(out, ",\"user\":", Field::User);
     out.push(b'}');
+}
+
+/// Writes seconds as Python writes a float.
+fn write_seconds(out: &mut Vec<u8>, seconds: f64) {
+    if seconds.fract() == 0.0 && (0.0..1e15).contains(&seconds) && seconds.is_sign_positive() {
+        write_count(out, seconds as u64);
+        out.extend_from_slice(b".0");
+    } else {
+        out.extend_from_slice(format!("{seconds:?}").as_bytes());
+    }
 }
 
 fn separate(out: &mut Vec<u8>) {

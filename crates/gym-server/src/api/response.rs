@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use super::item::{self, Item};
-use super::json::{self, Kind, kind};
-use super::table;
+use super::json::{self, Cursor, Kind, kind};
+use super::names::Names;
+use super::table::{self, Verbatim};
 use super::usage::Usage;
 
 /// Why a reply is not a Responses reply.
@@ -36,7 +37,8 @@ macro_rules! response_fields {
             const COUNT: usize = [$($name),*].len();
 
             fn of(name: &str) -> Option<usize> {
-                match name { $($name => Some(ResponseField::$variant as usize),)* _ => None }
+                static NAMES: Names<{ ResponseField::COUNT }> = Names::new([$($name),*]);
+                NAMES.find(name)
             }
         }
     };
@@ -90,6 +92,8 @@ const REQUIRED: [(ResponseField, &str, Kind); 7] = [
 pub struct Response<'a> {
     values: [Option<&'a str>; ResponseField::COUNT],
     extras: Vec<(Cow<'a, str>, &'a str)>,
+    /// The whole text, if that is what [`Response::write_full`] writes.
+    verbatim: Option<&'a str>,
 }
 
 impl<'a> Response<'a> {
@@ -100,18 +104,70 @@ impl<'a> Response<'a> {
 
     /// Reads and checks an object that is part of a body.
     pub fn from_object(text: &'a str) -> Result<Self, ResponseError> {
+        let mut cursor = Cursor::new(text);
+        let quick = Self::walk(&mut cursor).filter(|_| cursor.end().is_some());
+        let response = match quick {
+            Some(response) => response,
+            None => Self::read_precisely(text)?,
+        };
+        response.check()?;
+        Ok(response)
+    }
+
+    /// Takes the object in front of a walk; `None` when it needs the look that [`Response::from_object`] takes.
+    pub(super) fn take(cursor: &mut Cursor<'a>) -> Option<Self> {
+        Self::walk(cursor).filter(|response| response.check().is_ok())
+    }
+
+    fn empty() -> Self {
+        Response { values: [None; ResponseField::COUNT], extras: Vec::new(), verbatim: None }
+    }
+
+    fn put(&mut self, key: Cow<'a, str>, value: &'a str) {
+        match ResponseField::of(&key) {
+            Some(at) => self.values[at] = Some(value),
+            None => self.extras.push((key, value)),
+        }
+    }
+
+    fn walk(cursor: &mut Cursor<'a>) -> Option<Self> {
+        let mut response = Self::empty();
+        let start = cursor.at();
+        cursor.enter(b'{')?;
+        let mut verbatim = Verbatim::new(cursor);
+        let mut first = true;
+        while let Some(key) = cursor.member(&mut first)? {
+            let field = ResponseField::of(key);
+            verbatim.member(cursor, key, field, ResponseField::COUNT);
+            let value = cursor.value()?;
+            verbatim.value(cursor);
+            match field {
+                Some(at) => response.values[at] = Some(value),
+                None => response.extras.push((Cow::Borrowed(key), value)),
+            }
+        }
+        let is_verbatim = verbatim.holds(cursor, ResponseField::COUNT)
+            && !response.get(ResponseField::CreatedAt).is_some_and(is_whole_number);
+        response.verbatim = is_verbatim.then(|| cursor.since(start));
+        Some(response)
+    }
+
+    #[cold]
+    fn read_precisely(text: &'a str) -> Result<Self, ResponseError> {
         let Some(members) = json::members(text) else {
             json::document(text).map_err(ResponseError::NotJson)?;
             return Err(ResponseError::NotAnObject);
         };
-        let mut response = Response { values: [None; ResponseField::COUNT], extras: Vec::new() };
+        let mut response = Self::empty();
         for member in members {
             let (key, value) = member.map_err(ResponseError::NotJson)?;
-            match ResponseField::of(&key) {
-                Some(at) => response.values[at] = Some(value),
-                None => response.extras.push((key, value)),
-            }
+            response.put(key, value);
         }
+        Ok(response)
+    }
+
+    fn check(&self) -> Result<(), ResponseError> {
+        let response = self;
         for (field, name, required) in REQUIRED {
             match response.get(field) {
                 None => return Err(ResponseError::Missing(name)),
@@ -128,7 +184,7 @@ impl<'a> Response<'a> {
         ) {
             return Err(ResponseError::WrongType("usage"));
         }
-        Ok(response)
+        Ok(())
     }
 
     /// The JSON text of a field that is there.
@@ -139,6 +195,11 @@ impl<'a> Response<'a> {
     /// The JSON text of a field that is there and not null.
     pub fn set(&self, field: ResponseField) -> Option<&'a str> {
         self.get(field).filter(|raw| !json::is_null(raw))
+    }
+
+    /// The whole text, if that is what [`Response::write_full`] writes: all fields in order, and no white space between.
+    pub fn verbatim(&self) -> Option<&'a str> {
+        self.verbatim
     }
 
     /// The fields that this schema does not know, in order.
@@ -183,6 +244,9 @@ impl<'a> Response<'a> {
     }
 
     fn write(&self, out: &mut Vec<u8>, replaced: Option<(&str, &str)>) {
+        if let Some(text) = self.verbatim {
+            return self.write_verbatim(out, text, replaced);
+        }
         out.push(b'{');
         for (at, key) in KEYS.iter().enumerate() {
             let raw = self.values[at].unwrap_or("null");
@@ -192,9 +256,7 @@ impl<'a> Response<'a> {
                 _ => raw,
             };
             table::write_member(out, key, raw);
-            if at == ResponseField::CreatedAt as usize
-                && raw.bytes().all(|byte| byte.is_ascii_digit())
-            {
+            if at == ResponseField::CreatedAt as usize && is_whole_number(raw) {
                 out.extend_from_slice(b".0");
             }
         }
@@ -203,4 +265,22 @@ impl<'a> Response<'a> {
         }
         out.push(b'}');
     }
+
+    fn write_verbatim(&self, out: &mut Vec<u8>, text: &str, replaced: Option<(&str, &str)>) {
+        let mut written = 0;
+        if let Some((output, usage)) = replaced {
+            for (field, new) in [(ResponseField::Output, output), (ResponseField::Usage, usage)] {
+                let old = self.get(field).unwrap_or_default();
+                let start = old.as_ptr().addr() - text.as_ptr().addr();
+                out.extend_from_slice(&text.as_bytes()[written..start]);
+                out.extend_from_slice(new.as_bytes());
+                written = start + old.len();
+            }
+        }
+        out.extend_from_slice(&text.as_bytes()[written..]);
+    }
+}
+
+fn is_whole_number(raw: &str) -> bool {
+    raw.bytes().all(|byte| byte.is_ascii_digit())
 }

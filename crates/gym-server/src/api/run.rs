@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use super::create_params::CreateParams;
 use super::detail::Rejection;
-use super::json;
+use super::json::{self, Cursor};
+use super::response::Response;
 
 /// A run request, as slices of its text.
 #[derive(Debug, Clone)]
@@ -15,12 +16,46 @@ pub struct RunRequest<'a> {
     pub create_params_text: &'a str,
     /// Every other field, in order, as JSON text.
     pub extras: Vec<(Cow<'a, str>, &'a str)>,
+    response: Option<Response<'a>>,
 }
 
 impl<'a> RunRequest<'a> {
     /// Reads and checks a body.
     pub fn parse(body: &'a [u8]) -> Result<Self, Rejection> {
         let text = std::str::from_utf8(body).map_err(|_| Rejection::NotUtf8)?;
+        match Self::walk(text) {
+            Some(request) => Ok(request),
+            None => Self::read_precisely(text),
+        }
+    }
+
+    /// Reads a plain body in one walk.
+    fn walk(text: &'a str) -> Option<Self> {
+        let (mut params, mut response) = (None, None);
+        let mut extras = Vec::new();
+        let mut cursor = Cursor::new(text);
+        cursor.enter(b'{')?;
+        let mut first = true;
+        while let Some(key) = cursor.member(&mut first)? {
+            let start = cursor.at();
+            match key {
+                "responses_create_params" => {
+                    let create_params = CreateParams::take(&mut cursor)?;
+                    params = Some((create_params, cursor.since(start)));
+                    continue;
+                }
+                "response" => response = Some(Response::take(&mut cursor)?),
+                _ => drop(cursor.value()?),
+            }
+            extras.push((Cow::Borrowed(key), cursor.since(start)));
+        }
+        cursor.end()?;
+        let (create_params, create_params_text) = params?;
+        Some(RunRequest { create_params, create_params_text, extras, response })
+    }
+
+    #[cold]
+    fn read_precisely(text: &'a str) -> Result<Self, Rejection> {
         if text.is_empty() {
             return Err(Rejection::empty_body());
         }
@@ -53,7 +88,12 @@ impl<'a> RunRequest<'a> {
                 return Err(Rejection::one("model_type", loc, msg, params));
             }
         };
-        Ok(RunRequest { create_params, create_params_text: params, extras })
+        Ok(RunRequest { create_params, create_params_text: params, extras, response: None })
+    }
+
+    /// The field `response`, as in a request to verify, if it is a plain one.
+    pub fn response(&self) -> Option<&Response<'a>> {
+        self.response.as_ref()
     }
 
     /// The JSON text of one of the other fields.

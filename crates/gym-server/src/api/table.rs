@@ -1,10 +1,11 @@
 //! Reading an object against a table of known fields; what the two request schemas share.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use super::check::{self, Shape};
 use super::detail::{Loc, Rejection};
-use super::json;
+use super::json::{self, Cursor};
 
 /// One known field.
 pub(super) struct Spec {
@@ -17,9 +18,65 @@ pub(super) struct Spec {
     pub nullable: bool,
 }
 
-/// The texts of the fields that were set.
+/// The texts of the fields that were set, and the text of the whole object if that is what [`Values::write_full`]
+/// writes.
 #[derive(Debug, Clone)]
-pub(super) struct Values<'a, const N: usize>(pub [Option<Cow<'a, str>>; N]);
+pub(super) struct Values<'a, const N: usize>(pub [Option<Cow<'a, str>>; N], pub Option<&'a str>);
+
+/// An object of all fields with their defaults, to be cut up.
+pub(super) struct Defaults<const N: usize> {
+    text: Vec<u8>,
+    /// Where the values are.
+    values: [Range<usize>; N],
+}
+
+impl<const N: usize> Defaults<N> {
+    /// The defaults of a table; null for a field that has none.
+    pub fn of(table: &[Spec; N]) -> Self {
+        let mut text = vec![b'{'];
+        let values = std::array::from_fn(|at| {
+            let raw = table[at].default.unwrap_or("null");
+            write_member(&mut text, table[at].key, raw);
+            text.len() - raw.len()..text.len()
+        });
+        text.push(b'}');
+        Defaults { text, values }
+    }
+}
+
+/// Tells while an object is walked whether it has all fields in order and no white space between them.
+pub(super) struct Verbatim {
+    fields: usize,
+    end: usize,
+    holds: bool,
+}
+
+impl Verbatim {
+    /// Starts behind the brace.
+    pub fn new(cursor: &Cursor<'_>) -> Self {
+        Verbatim { fields: 0, end: cursor.at(), holds: true }
+    }
+
+    /// In front of the value of a member.
+    #[inline]
+    pub fn member(&mut self, cursor: &Cursor<'_>, key: &str, field: Option<usize>, count: usize) {
+        let comma = usize::from(self.fields > 0);
+        self.holds &= cursor.at() == self.end + comma + key.len() + 3
+            && field.unwrap_or(count) == self.fields.min(count);
+        self.fields += 1;
+    }
+
+    /// Behind the value of a member.
+    #[inline]
+    pub fn value(&mut self, cursor: &Cursor<'_>) {
+        self.end = cursor.at();
+    }
+
+    /// Behind the object.
+    pub fn holds(&self, cursor: &Cursor<'_>, count: usize) -> bool {
+        self.holds && self.fields >= count && cursor.at() == self.end + 1
+    }
+}
 
 /// Defines the enum of the fields of a schema, its table and its lookup by name.
 macro_rules! schema {
@@ -44,7 +101,9 @@ macro_rules! schema {
             const ALL: [$field; $field::COUNT] = [$($field::$variant),*];
 
             fn of(name: &str) -> Option<usize> {
-                match name { $($name => Some($field::$variant as usize),)* _ => None }
+                static NAMES: $crate::api::names::Names<{ $field::COUNT }> =
+                    $crate::api::names::Names::new([$($name),*]);
+                NAMES.find(name)
             }
         }
     };
@@ -59,7 +118,76 @@ impl<'a, const N: usize> Values<'a, N> {
         find: fn(&str) -> Option<usize>,
         forbid_unknown: bool,
     ) -> Result<(Self, bool), Rejection> {
-        let mut values = Values([const { None }; N]);
+        let mut cursor = Cursor::new(text);
+        let quick = Self::take(&mut cursor, table, find, forbid_unknown);
+        match quick.filter(|_| cursor.end().is_some()) {
+            Some(quick) => Ok(quick),
+            None => Self::read_precisely(text, table, find, forbid_unknown),
+        }
+    }
+
+    /// Takes the object in front, in one walk; `None` when it needs a precise look.
+    pub fn take(
+        cursor: &mut Cursor<'a>,
+        table: &'static [Spec; N],
+        find: impl Fn(&str) -> Option<usize>,
+        forbid_unknown: bool,
+    ) -> Option<(Self, bool)> {
+        let mut values = Values([const { None }; N], None);
+        let mut has_unknown = false;
+        let start = cursor.at();
+        cursor.enter(b'{')?;
+        let mut verbatim = Verbatim::new(cursor);
+        let mut first = true;
+        while let Some(key) = cursor.member(&mut first)? {
+            let found = find(key);
+            verbatim.member(cursor, key, found, N);
+            match found {
+                Some(at) => {
+                    let spec = table.get(at)?;
+                    let (value, holds) = spec.shape.take(cursor)?;
+                    if !holds && !(spec.nullable && json::is_null(value)) {
+                        return None;
+                    }
+                    values.0[at] = Some(Cow::Borrowed(value));
+                }
+                None if forbid_unknown => return None,
+                None => {
+                    cursor.value()?;
+                    has_unknown = true;
+                }
+            }
+            verbatim.value(cursor);
+        }
+        if !has_unknown && verbatim.holds(cursor, N) {
+            values.1 = Some(cursor.since(start));
+        }
+        let is_whole = table
+            .iter()
+            .zip(&values.0)
+            .all(|(spec, value)| value.is_some() || spec.default.is_some());
+        is_whole.then_some((values, has_unknown))
+    }
+
+    /// Takes the object that `text` is, of text that was checked and whose values had their types.
+    pub fn trust(text: &'a str, find: impl Fn(&str) -> Option<usize>) -> Self {
+        let mut values = Values([const { None }; N], None);
+        for (key, value) in json::trusted::members(text).into_iter().flatten() {
+            if let Some(at) = find(&key) {
+                values.0[at] = Some(Cow::Borrowed(value));
+            }
+        }
+        values
+    }
+
+    #[cold]
+    fn read_precisely(
+        text: &'a str,
+        table: &'static [Spec; N],
+        find: fn(&str) -> Option<usize>,
+        forbid_unknown: bool,
+    ) -> Result<(Self, bool), Rejection> {
+        let mut values = Values([const { None }; N], None);
         let mut unknown = Vec::new();
         let Some(members) = json::members(text) else {
             return Err(match json::document(text) {
@@ -123,6 +251,22 @@ impl<'a, const N: usize> Values<'a, N> {
             ));
         }
         if faults.is_empty() { Ok(()) } else { Err(Rejection::Unprocessable(faults)) }
+    }
+
+    /// Writes every field, with the default of those that were not set.
+    pub fn write_full(&self, defaults: &Defaults<N>, out: &mut Vec<u8>) {
+        if let Some(text) = self.1 {
+            return out.extend_from_slice(text.as_bytes());
+        }
+        let mut written = 0;
+        for (value, default) in self.0.iter().zip(&defaults.values) {
+            if let Some(raw) = value {
+                out.extend_from_slice(&defaults.text[written..default.start]);
+                out.extend_from_slice(raw.as_bytes());
+                written = default.end;
+            }
+        }
+        out.extend_from_slice(&defaults.text[written..]);
     }
 
     /// Whether a value was coerced, so that the text it came from no longer tells it.

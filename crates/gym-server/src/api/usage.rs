@@ -1,6 +1,6 @@
 //! Token counts and their sum, where unknown stays unknown.
 
-use super::json::{self, Kind, kind};
+use super::json::{Kind, kind, trusted};
 
 /// The `usage` of a reply. `None` is unknown, not zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -18,20 +18,20 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Reads a usage object; `None` for anything else.
+    /// Reads the usage of a reply that was checked; `None` for anything else.
     pub fn read(raw: &str) -> Option<Self> {
         let mut usage = Usage::default();
-        for (key, value) in json::members(raw)?.flatten() {
+        for (key, value) in trusted::members(raw)? {
             match &*key {
                 "input_tokens" => usage.input_tokens = number(value).unwrap_or(0),
                 "output_tokens" => usage.output_tokens = number(value).unwrap_or(0),
                 "total_tokens" => usage.total_tokens = number(value).unwrap_or(0),
                 "input_tokens_details" => {
-                    usage.cached_tokens = json::member(value, "cached_tokens").and_then(number)
+                    usage.cached_tokens = trusted::member(value, "cached_tokens").and_then(number)
                 }
                 "output_tokens_details" => {
                     usage.reasoning_tokens =
-                        json::member(value, "reasoning_tokens").and_then(number);
+                        trusted::member(value, "reasoning_tokens").and_then(number);
                 }
                 _ => {}
             }
@@ -51,17 +51,44 @@ impl Usage {
 
     /// The counts as a JSON object.
     pub fn to_json(self) -> String {
-        let detail =
-            |count: Option<u64>| count.map_or_else(|| "null".to_owned(), |count| count.to_string());
-        format!(
-            r#"{{"input_tokens":{},"input_tokens_details":{{"cached_tokens":{}}},"output_tokens":{},"output_tokens_details":{{"reasoning_tokens":{}}},"total_tokens":{}}}"#,
-            self.input_tokens,
-            detail(self.cached_tokens),
-            self.output_tokens,
-            detail(self.reasoning_tokens),
-            self.total_tokens,
-        )
+        let mut out = Vec::with_capacity(192);
+        self.write(&mut out);
+        String::from_utf8(out).unwrap_or_default()
     }
+
+    /// Writes the counts as a JSON object.
+    pub fn write(self, out: &mut Vec<u8>) {
+        let detail = |out: &mut Vec<u8>, count| match count {
+            Some(count) => write_count(out, count),
+            None => out.extend_from_slice(b"null"),
+        };
+        out.extend_from_slice(b"{\"input_tokens\":");
+        write_count(out, self.input_tokens);
+        out.extend_from_slice(b",\"input_tokens_details\":{\"cached_tokens\":");
+        detail(out, self.cached_tokens);
+        out.extend_from_slice(b"},\"output_tokens\":");
+        write_count(out, self.output_tokens);
+        out.extend_from_slice(b",\"output_tokens_details\":{\"reasoning_tokens\":");
+        detail(out, self.reasoning_tokens);
+        out.extend_from_slice(b"},\"total_tokens\":");
+        write_count(out, self.total_tokens);
+        out.push(b'}');
+    }
+}
+
+/// Writes a count in decimal.
+pub(super) fn write_count(out: &mut Vec<u8>, mut count: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (count % 10) as u8;
+        count /= 10;
+        if count == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
 }
 
 /// A count, also when written as a float.

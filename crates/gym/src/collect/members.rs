@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use gym_server::api::json;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -14,24 +15,27 @@ use serde_json::value::RawValue;
 #[derive(Debug)]
 pub struct Members<'a> {
     text: &'a str,
-    entries: Vec<(Cow<'a, str>, &'a RawValue)>,
+    entries: Vec<(Cow<'a, str>, &'a str)>,
 }
 
 impl<'a> Members<'a> {
     /// Reads the members of the object that `text` is.
     pub fn parse(text: &'a str) -> Result<Self, serde_json::Error> {
-        let Entries(entries) = serde_json::from_str(text)?;
+        let entries = match quick_entries(text) {
+            Some(entries) => entries,
+            None => serde_json::from_str::<Entries>(text)?.0,
+        };
         Ok(Members { text: text.trim_matches(JSON_BLANKS), entries })
     }
 
     /// The text of a member's value; of a repeated key the last one counts.
     pub fn get(&self, key: &str) -> Option<&'a str> {
-        self.entries.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.get())
+        self.entries.iter().rev().find(|(name, _)| name == key).map(|(_, value)| *value)
     }
 
     /// Names and value texts in the order of the text.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &'a str)> {
-        self.entries.iter().map(|(name, value)| (name.as_ref(), value.get()))
+        self.entries.iter().map(|(name, value)| (name.as_ref(), *value))
     }
 
     /// Whether a line holds the text as it is: no blanks between the members and no line break anywhere.
@@ -39,7 +43,7 @@ impl<'a> Members<'a> {
         let bytes = self.text.as_bytes();
         let mut expected = 1; // behind the brace
         for (_, value) in &self.entries {
-            let start = self.offset_of(value.get());
+            let start = self.offset_of(value);
             let between = &bytes[expected..start];
             if between.first() != Some(&b'"')
                 || between.last() != Some(&b':')
@@ -50,7 +54,7 @@ impl<'a> Members<'a> {
             if between.ends_with(b" :") {
                 return false;
             }
-            expected = start + value.get().len() + 1; // behind the comma or the brace
+            expected = start + value.len() + 1; // behind the comma or the brace
         }
         expected.max(2) == bytes.len() && memchr_line_break(bytes).is_none()
     }
@@ -67,10 +71,10 @@ impl<'a> Members<'a> {
         if changes.iter().any(|(key, _)| self.get(key).is_some()) {
             for (name, value) in &self.entries {
                 if let Some((_, new)) = changes.iter().find(|(key, _)| key == name) {
-                    let start = self.offset_of(value.get());
+                    let start = self.offset_of(value);
                     out.extend_from_slice(&bytes[copied..start]);
                     out.extend_from_slice(new.as_bytes());
-                    copied = start + value.get().len();
+                    copied = start + value.len();
                 }
             }
         }
@@ -163,7 +167,16 @@ fn string_end(bytes: &[u8], start: usize) -> usize {
     bytes.len()
 }
 
-struct Entries<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+/// What [`Entries`] reads, unless there is something to complain about.
+fn quick_entries(text: &str) -> Option<Vec<(Cow<'_, str>, &str)>> {
+    let mut entries = Vec::with_capacity(12);
+    for member in json::members(text)? {
+        entries.push(member.ok()?);
+    }
+    Some(entries)
+}
+
+struct Entries<'a>(Vec<(Cow<'a, str>, &'a str)>);
 
 impl<'de> Deserialize<'de> for Entries<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -178,7 +191,7 @@ impl<'de> Deserialize<'de> for Entries<'de> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut entries = Vec::with_capacity(12);
                 while let Some(Key(key)) = map.next_key()? {
-                    entries.push((key, map.next_value::<&'de RawValue>()?));
+                    entries.push((key, map.next_value::<&'de RawValue>()?.get()));
                 }
                 Ok(Entries(entries))
             }

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 
-use super::{Scanner, plain_prefix};
+use super::skip::{special, trusted_string};
 
 /// Decodes a scanned JSON string; `None` when the value is not a string.
 pub fn string(raw: &str) -> Option<Cow<'_, str>> {
     let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
-    if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
+    // The inside of a checked string has nothing else that would stop it.
+    if special(inner.as_bytes()) == inner.len() {
         return Some(Cow::Borrowed(inner));
     }
     let mut text = String::with_capacity(inner.len());
@@ -63,7 +64,7 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
 pub fn write_string_inner(out: &mut Vec<u8>, text: &str) {
     let mut rest = text.as_bytes();
     loop {
-        let plain = plain_prefix(rest);
+        let plain = special(rest);
         out.extend_from_slice(&rest[..plain]);
         let Some(&byte) = rest.get(plain) else { break };
         write_escape(out, byte);
@@ -115,17 +116,14 @@ fn rewrite(out: &mut Vec<u8>, raw: &str, comma: &[u8], colon: &[u8], ascii: bool
                 at += 1;
             }
             b'"' => {
-                let mut scanner = Scanner { text: raw, at };
-                if scanner.skip_string().is_err() {
-                    scanner.at = bytes.len();
-                }
-                let token = &raw[at..scanner.at];
+                let end = trusted_string(bytes, at);
+                let token = raw.get(at..end).unwrap_or_default();
                 if !ascii || (token.is_ascii() && !token.contains(['\\', '\u{7f}'])) {
                     out.extend_from_slice(token.as_bytes());
                 } else {
                     write_ascii_string(out, &string(token).unwrap_or_default());
                 }
-                at = scanner.at;
+                at = end;
             }
             _ => {
                 out.push(byte);
