@@ -90,7 +90,7 @@ impl Detail {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
     /// The body does not have the required shape: status 422.
-    #[error("the body does not have the required shape ({} faults)", .0.len())]
+    #[error("the body does not have the required shape ({} {})", .0.len(), if .0.len() == 1 { "fault" } else { "faults" })]
     Unprocessable(Vec<Detail>),
     /// The body is not UTF-8: status 400.
     #[error("the body is not UTF-8")]

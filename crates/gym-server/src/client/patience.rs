@@ -52,6 +52,9 @@ pub struct InvalidPatience {
 }
 
 impl Patience {
+    /// The config keys that it is read from.
+    pub const KEYS: [&str; 3] = [SERVER_RETRY_KEY, MODEL_RETRY_KEY, MODEL_IDLE_KEY];
+
     /// Reads [`SERVER_RETRY_KEY`], [`MODEL_RETRY_KEY`] and [`MODEL_IDLE_KEY`] from a merged config.
     ///
     /// # Errors

@@ -44,6 +44,11 @@ pub fn run(args: &DemoArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Err
         .map_err(anyhow::Error::from)
         .advise(|| format!("all of it is in {directory}/logs"))?;
 
+    if outcome.was_interrupted {
+        printer.say(&format!("interrupted; what was collected is in {directory}"));
+        return Ok(ExitStatus::Interrupted);
+    }
+
     let logs = [workspace.logs()];
     let trace::Reading { spans, report } = trace::read(&logs)?;
     let traces = trace::Traces::assemble(spans);

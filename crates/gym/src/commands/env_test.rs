@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
+use gym_envs::scripted_model::ScriptedModelConfig;
+
 use crate::args::{ConfigSource, EnvTestArgs};
 use crate::commands::block_on;
 use crate::env_test::{self, Report};
@@ -49,14 +51,17 @@ pub fn run(args: &EnvTestArgs, printer: &Printer) -> Result<ExitStatus, anyhow::
             reports
         };
         let reports = tokio::select! {
-            reports = check => Ok(reports),
-            interrupt = crate::fleet::interrupted() => {
-                Err(interrupt.err().unwrap_or(crate::fleet::FleetError::Interrupted))
-            }
+            reports = check => Ok(Some(reports)),
+            died = fleet.wait_for_failure() => Err(died),
+            interrupt = crate::fleet::interrupted() => interrupt.map(|()| None),
         };
         fleet.stop().await;
         Ok(reports?)
     })?;
+    let Some(reports) = reports else {
+        printer.say("interrupted before every row was driven");
+        return Ok(ExitStatus::Interrupted);
+    };
     print(&reports, args.json, printer)?;
     let passed = reports.iter().all(Report::passed);
     Ok(if passed { ExitStatus::Done } else { ExitStatus::Negative })
@@ -97,8 +102,11 @@ impl ScriptConfig {
     fn write(script: &Path) -> Result<Self, anyhow::Error> {
         let text = std::fs::read_to_string(script)
             .with_context(|| format!("failed to read the script {script:?}"))?;
+        let replies = replies(&text)?;
+        ScriptedModelConfig::from_value(replies.clone().into())
+            .with_context(|| format!("the script {script:?} cannot be played"))?;
         let config = json!({
-            "policy_model": {"responses_api_models": {SCRIPTED_MODEL: {"script": replies(&text)?}}}
+            "policy_model": {"responses_api_models": {SCRIPTED_MODEL: {"script": replies}}}
         });
         let path = std::env::temp_dir().join(format!("gym-script-{}.yaml", std::process::id()));
         // JSON is YAML.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use gym_server::client::{Client, ClientConfig, PoolLimits};
+use gym_server::client::{Client, ClientConfig, Listener, Patience, PoolLimits};
 use gym_server::config::GlobalConfig;
 use gym_server::instance::{Endpoint, ServerType};
 use tokio::signal::unix::{SignalKind, signal};
@@ -82,6 +82,7 @@ async fn attached(config: &GlobalConfig, printer: &Printer) -> Result<Ended, any
     let (host, port) = config.head_server();
     let head = Endpoint::gym("head_server", &host, port);
     let fleet = config_of_fleet(&head, config).await?;
+    let patience = patience(config, &fleet)?;
     let run = prepare(config, &fleet, printer)?;
 
     let block = gym_telemetry::telemetry_config_from_global_config(&fleet.resolved()?)?;
@@ -94,7 +95,7 @@ async fn attached(config: &GlobalConfig, printer: &Printer) -> Result<Ended, any
     let signals = stop_on_signals(Arc::clone(&canceller), printer.clone())?;
     let mut failure: Option<FleetError> = None;
     let result = {
-        let collecting = collect_from(run, &fleet, telemetry, printer, cancel);
+        let collecting = collect_from(run, &fleet, patience, telemetry, printer, cancel);
         tokio::pin!(collecting);
         loop {
             tokio::select! {
@@ -118,6 +119,7 @@ async fn serving(
     printer: &Printer,
 ) -> Result<Ended, anyhow::Error> {
     config.require_instances()?;
+    let patience = patience(&config, &config)?;
     let run = prepare(&config, &config, printer)?;
     let fleet = Fleet::start(config, options, printer).await?;
     let telemetry = gym_telemetry::get_telemetry().is_some();
@@ -129,7 +131,7 @@ async fn serving(
     let mut failure: Option<FleetError> = None;
     let result = {
         let config = fleet.config().clone();
-        let collecting = collect_from(run, &config, telemetry, printer, cancel);
+        let collecting = collect_from(run, &config, patience, telemetry, printer, cancel);
         tokio::pin!(collecting);
         loop {
             tokio::select! {
@@ -150,6 +152,15 @@ async fn serving(
     Ok(Ended { summary: result?, failure: failure.map(Into::into) })
 }
 
+/// How long the driver goes on trying: as it was told itself, else as its fleet was.
+fn patience(own: &GlobalConfig, fleet: &GlobalConfig) -> Result<Patience, FleetError> {
+    let told = Patience::KEYS
+        .into_iter()
+        .filter_map(|key| Some((key.to_owned(), own.get(key).or_else(|| fleet.get(key))?)))
+        .collect();
+    Patience::from_global(&serde_json::Value::Object(told)).map_err(FleetError::Patience)
+}
+
 fn prepare(
     config: &GlobalConfig,
     fleet: &GlobalConfig,
@@ -163,12 +174,16 @@ fn prepare(
 async fn collect_from(
     run: PreparedRun,
     fleet: &GlobalConfig,
+    patience: Patience,
     telemetry: bool,
     printer: &Printer,
     cancel: Cancel,
 ) -> Result<CollectSummary, anyhow::Error> {
     let limits = PoolLimits::from_global(fleet.value());
-    let client = Client::new(ClientConfig { limits, ..ClientConfig::default() });
+    let teller = printer.clone();
+    let listener = Some(Listener::new(move |line| teller.warn(line)));
+    let client =
+        Client::new(ClientConfig { limits, patience, listener, ..ClientConfig::default() });
     let parent = lens::Context::from_env(|name| fleet.environment().get(name).cloned());
     let dispatch = FleetAgents::new(client, agents(fleet));
     Ok(run.collect(dispatch, telemetry, &parent, printer, cancel).await?)

@@ -6,12 +6,14 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use gym_telemetry::{env_vars, semconv};
 use lens::env_vars::{BAGGAGE, TRACEPARENT, TRACESTATE};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::Workspace;
 use crate::args::DemoArgs;
@@ -31,6 +33,8 @@ const LATENCY_SIGMA: f64 = 0.8;
 pub struct Outcome {
     /// Whether some rollouts failed.
     pub some_failed: bool,
+    /// Whether Ctrl-C or SIGTERM ended it before its time.
+    pub was_interrupted: bool,
     /// From the start of the first process to the end of the last.
     pub elapsed: Duration,
 }
@@ -67,7 +71,13 @@ pub fn collect(
 
     let output = workspace.output();
     let mut counter = LineCounter { path: output, offset: 0, lines: 0 };
+    let interrupted = interruption();
+    let mut told = false;
     let status = loop {
+        if interrupted.load(Ordering::Relaxed) && !told {
+            told = true;
+            interrupt(&child);
+        }
         match child.try_wait().map_err(RunError::Start)? {
             Some(status) => break status,
             None => thread::sleep(POLL),
@@ -79,13 +89,40 @@ pub fn collect(
     }
     progress(counter.count());
     match status.code() {
-        Some(code @ (0 | 1)) => Ok(Outcome { some_failed: code == 1, elapsed: began.elapsed() }),
+        Some(code @ (0 | 1)) => {
+            Ok(Outcome { some_failed: code == 1, was_interrupted: false, elapsed: began.elapsed() })
+        }
+        _ if told => {
+            Ok(Outcome { some_failed: false, was_interrupted: true, elapsed: began.elapsed() })
+        }
         _ => {
             let last_words = last_words.lock().unwrap_or_else(PoisonError::into_inner);
             let last_words: Vec<String> =
                 last_words.iter().map(|line| format!("  {line}")).collect();
             Err(RunError::Failed { status, last_words: last_words.join("\n") })
         }
+    }
+}
+
+/// Becomes true at Ctrl-C or SIGTERM.
+fn interruption() -> Arc<AtomicBool> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let raised = Arc::clone(&flag);
+    // Without a thread or a runtime, signals end this process, and the run with it.
+    let _ = thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        let _ = crate::commands::block_on(async {
+            crate::fleet::interrupted().await?;
+            raised.store(true, Ordering::Relaxed);
+            Ok(())
+        });
+    });
+    flag
+}
+
+/// The run ends as it does at Ctrl-C.
+fn interrupt(child: &Child) {
+    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, Signal::INT);
     }
 }
 

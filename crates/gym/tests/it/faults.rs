@@ -821,3 +821,77 @@ fn traces_that_are_not_there_exit_with_1_and_a_reader_that_leaves_with_0() {
         &["error: cannot write to stdout\n  caused by: No space left on device"],
     );
 }
+
+/// Guarantees: the driver says what it waits for, waits no longer than it was told, and gives every row its line.
+#[test]
+fn an_agent_that_is_gone_while_its_fleet_lives_fails_the_rollouts_in_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let agent = serde_json::json!({"runner": {"responses_api_agents": {"simple_agent": {
+        "entrypoint": "app.py", "host": "127.0.0.1", "port": free_port(),
+    }}}});
+    let page = serde_json::Value::from(agent.to_string()).to_string();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let head = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4096]);
+            let length = page.len();
+            let _ = write!(
+                stream,
+                "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{page}"
+            );
+        }
+    });
+    let ended = output(
+        gym()
+            .args(["eval", "run", "--no-serve", "--agent", "runner", "--output", "out.jsonl"])
+            .args(["++server_retry_timeout_seconds=2", &format!("++head_server.port={head}")])
+            .arg("--input")
+            .arg(weather_rows(folder.path()))
+            .current_dir(folder.path()),
+    );
+    let said = text(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert_says(
+        &said,
+        &[
+            "warning: POST http://127.0.0.1:",
+            "/run: could not connect to runner at 127.0.0.1:",
+            "goes on for up to 2 s",
+            "collected: 0 done, 5 failed",
+            "5 transport_error",
+        ],
+    );
+    assert_eq!(rows(&folder.path().join("out_failures.jsonl")).len(), 5);
+}
+
+/// Processes started by a process.
+fn children(parent: u32) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").expect("/proc");
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_child = |pid: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let after_name = stat.rsplit(')').next().unwrap_or_default();
+        after_name.split_whitespace().nth(1) == Some(&parent.to_string())
+    };
+    pids.filter(is_child).collect()
+}
+
+#[test]
+fn an_interrupted_demo_says_where_its_rows_are_and_leaves_nothing_running() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = gym();
+    command.args(["demo", "--rollouts", "5000", "--out", "demo"]).current_dir(folder.path());
+    let running = Running::start(&mut command, folder.path().join("stderr"));
+    wait_until("rows", || !rows_so_far(&folder.path().join("demo/rollouts.jsonl")).is_empty());
+    let run = children(running.child.id());
+    let servers: Vec<u32> = run.iter().flat_map(|pid| children(*pid)).collect();
+    assert_eq!((run.len(), servers.len()), (1, 3));
+    signal(running.child.id(), "INT");
+    let (code, said) = running.ended();
+    assert_eq!(code, Some(130), "{said}");
+    let place = folder.path().join("demo").display().to_string();
+    assert_says(&said, &["interrupted; what was collected is in ", &place]);
+    assert_gone(&run);
+    assert_gone(&servers);
+}
