@@ -52,6 +52,7 @@ pub struct Fleet {
     pub child: Child,
     pub head: u16,
     stderr: Arc<Mutex<String>>,
+    reader: Option<std::thread::JoinHandle<()>>,
     pub folder: tempfile::TempDir,
 }
 
@@ -90,14 +91,14 @@ impl Fleet {
         let stderr = Arc::new(Mutex::new(String::new()));
         let mut lines = BufReader::new(child.stderr.take().expect("stderr"));
         let seen = Arc::clone(&stderr);
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             let mut line = String::new();
             while lines.read_line(&mut line).unwrap_or(0) > 0 {
                 seen.lock().expect("not poisoned").push_str(&line);
                 line.clear();
             }
         });
-        Self { child, head, stderr, folder }
+        Self { child, head, stderr, reader: Some(reader), folder }
     }
 
     /// Everything that the fleet said so far.
@@ -161,6 +162,10 @@ impl Fleet {
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
             if let Some(status) = self.child.try_wait().expect("waits") {
+                // What it said last may still be on its way.
+                if let Some(reader) = self.reader.take() {
+                    reader.join().expect("the reader ends");
+                }
                 return status.code();
             }
             assert!(Instant::now() < deadline, "the fleet does not end:\n{}", self.said());
