@@ -8,6 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use http::HeaderValue;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -196,6 +197,7 @@ struct EndpointParts {
     tls: bool,
     /// Scheme and authority: what connections are shared by.
     pool_key: (bool, String),
+    host_header: HeaderValue,
     base_path: String,
 }
 
@@ -226,6 +228,7 @@ impl Endpoint {
             host: host.to_owned(),
             port,
             tls: false,
+            host_header: host_header(&authority(host, port)),
             pool_key: (false, authority(host, port)),
             base_path: String::new(),
         }))
@@ -261,22 +264,19 @@ impl Endpoint {
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| fail("no host"))?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
+        // Credentials in a URL are not for the Host header.
+        let authority = match uri.authority() {
+            Some(authority) => authority.as_str().rsplit('@').next().unwrap_or_default().to_owned(),
+            None => authority(host, port),
+        };
         Ok(Self(Arc::new(EndpointParts {
             kind,
             name: host.to_owned(),
             host: host.to_owned(),
             port,
             tls,
-            pool_key: (
-                tls,
-                uri.authority().map_or_else(
-                    || authority(host, port),
-                    // Credentials in a URL are not for the Host header.
-                    |authority| {
-                        authority.as_str().rsplit('@').next().unwrap_or_default().to_owned()
-                    },
-                ),
-            ),
+            host_header: host_header(&authority),
+            pool_key: (tls, authority),
             base_path: uri.path().trim_end_matches('/').to_owned(),
         })))
     }
@@ -317,6 +317,10 @@ impl Endpoint {
         &self.0.pool_key.1
     }
 
+    pub(crate) fn host_header(&self) -> &HeaderValue {
+        &self.0.host_header
+    }
+
     pub(crate) fn pool_key(&self) -> &(bool, String) {
         &self.0.pool_key
     }
@@ -333,6 +337,11 @@ impl Endpoint {
         let scheme = if self.0.tls { "https" } else { "http" };
         format!("{scheme}://{}{}", self.authority(), self.0.base_path)
     }
+}
+
+fn host_header(authority: &str) -> HeaderValue {
+    // A host that is no header value cannot be connected to either.
+    HeaderValue::from_str(authority).unwrap_or(HeaderValue::from_static("invalid"))
 }
 
 fn authority(host: &str, port: u16) -> String {

@@ -20,7 +20,7 @@ use crate::agent::{self, AgentServer};
 use crate::client::{ClientConfig, Listener, Patience, PoolLimits};
 use crate::config::GlobalConfig;
 use crate::http::{ServeOptions, Server, Service};
-use crate::instance::InstanceConfig;
+use crate::instance::{InstanceConfig, ServerType};
 use crate::model::server::{self as model, ModelServer};
 use crate::resources::{self, FromInstance, ResourcesServer};
 
@@ -144,12 +144,23 @@ fn run(
 }
 
 fn options(instance: &InstanceConfig) -> ServeOptions {
-    let workers = instance.workers.max(1);
+    let workers = shards(instance);
     ServeOptions {
         workers,
         client: client_config(&instance.global, workers),
+        own: Some(instance.own_endpoint()),
         ..ServeOptions::default()
     }
+}
+
+/// Shards of a server: `num_workers`, or one, but for agents one on each of the first four cores,
+/// because more than half of a fleet's work is theirs.
+fn shards(instance: &InstanceConfig) -> usize {
+    let is_default = !instance.block.contains_key("num_workers");
+    if is_default && instance.server_type == ServerType::ResponsesApiAgents {
+        return std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4));
+    }
+    instance.workers.max(1)
 }
 
 /// How clients of a process with this merged config behave, each in one of `workers` shards.

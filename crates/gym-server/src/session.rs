@@ -10,7 +10,6 @@ use std::hash::{BuildHasher, RandomState};
 
 use http::{HeaderMap, HeaderValue, header};
 
-const SESSION_MAX_AGE_SECONDS: u32 = 1_209_600;
 const ID_LEN: usize = 32;
 
 /// Identity of one session, 32 lower-case hex digits.
@@ -139,10 +138,13 @@ impl CookieJar {
 /// The `Set-Cookie` header that gives a cookie to the caller with the attributes of a session.
 #[must_use]
 pub fn set_cookie_value(name: &str, value: &str) -> Option<HeaderValue> {
-    HeaderValue::try_from(format!(
-        "{name}={value}; path=/; Max-Age={SESSION_MAX_AGE_SECONDS}; httponly; samesite=lax"
-    ))
-    .ok()
+    const ATTRIBUTES: &str = "; path=/; Max-Age=1209600; httponly; samesite=lax";
+    let mut text = String::with_capacity(name.len() + value.len() + ATTRIBUTES.len() + 1);
+    text.push_str(name);
+    text.push('=');
+    text.push_str(value);
+    text.push_str(ATTRIBUTES);
+    HeaderValue::try_from(text).ok()
 }
 
 #[cfg(test)]

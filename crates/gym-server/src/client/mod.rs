@@ -13,7 +13,7 @@ mod pool;
 mod retry;
 mod span;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 pub use error::ClientError;
 pub use limits::PoolLimits;
@@ -22,7 +22,7 @@ pub use patience::{InvalidPatience, Listener, Patience};
 pub use pool::QueueConstraint;
 pub use retry::{Failure, Policy};
 
-use crate::http::Carrier;
+use crate::http::{Carrier, Shard};
 use crate::instance::Endpoint;
 use pool::Pool;
 
@@ -65,6 +65,13 @@ struct Inner {
     mentions: patience::Mentions,
     pool: Pool,
     tls: connect::Tls,
+    local: OnceLock<Local>,
+}
+
+/// The server that this client belongs to: requests to it take no socket.
+struct Local {
+    key: (bool, String),
+    shard: Weak<Shard>,
 }
 
 impl Client {
@@ -87,6 +94,7 @@ impl Client {
             mentions: patience::Mentions::default(),
             pool,
             tls: connect::Tls::default(),
+            local: OnceLock::new(),
         }))
     }
 
@@ -100,6 +108,18 @@ impl Client {
     #[must_use]
     pub fn get(&self, endpoint: &Endpoint, path: &str) -> Outgoing {
         Outgoing::new(self.clone(), http::Method::GET, endpoint.clone(), path)
+    }
+
+    /// Requests to `own` are answered by `shard` from now on, without a socket.
+    pub(crate) fn serve_locally(&self, own: &Endpoint, shard: &Arc<Shard>) {
+        let local = Local { key: own.pool_key().clone(), shard: Arc::downgrade(shard) };
+        // Set once, when the shard starts.
+        let _ = self.0.local.set(local);
+    }
+
+    fn local(&self, endpoint: &Endpoint) -> Option<Arc<Shard>> {
+        let local = self.0.local.get().filter(|local| local.key == *endpoint.pool_key())?;
+        local.shard.upgrade()
     }
 
     pub(crate) fn forwarding(&self, carrier: Carrier, outgoing: Outgoing) -> Outgoing {

@@ -40,6 +40,12 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 const SERVER_ERROR_TRIES: u32 = 3;
 
 impl Policy {
+    /// Whether a request that reached the server may be sent again.
+    #[must_use]
+    pub fn repeats_what_was_sent(self) -> bool {
+        matches!(self, Self::InternalIdempotent | Self::Model)
+    }
+
     /// How long to wait before the next attempt; `None` ends the request.
     ///
     /// `tries` counts attempts so far, `server_errors` those that ended with status 500,

@@ -53,6 +53,16 @@ impl ReplyBody {
     }
 }
 
+impl ReplyBody {
+    /// The whole body at once; its span ends.
+    pub(crate) fn into_whole(mut self) -> Bytes {
+        if let Some(span) = self.span.take() {
+            span.complete();
+        }
+        self.data.take().unwrap_or_default()
+    }
+}
+
 impl Body for ReplyBody {
     type Data = Bytes;
     type Error = BrokenOff;

@@ -2,6 +2,7 @@
 
 mod body;
 mod call;
+mod connection;
 mod reply;
 mod respond;
 mod router;
@@ -10,5 +11,7 @@ mod span;
 
 pub use call::{BAGGAGE, Call, Carrier, TRACEPARENT, TRACESTATE};
 pub use reply::{Delivery, HttpError, Reply};
+pub(crate) use respond::respond_locally;
 pub use router::{HandlerFuture, Service, SharedService};
+pub(crate) use server::Shard;
 pub use server::{BindError, ServeOptions, Server};

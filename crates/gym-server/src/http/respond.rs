@@ -8,6 +8,7 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use gym_telemetry::semconv;
+use http::request::Parts;
 use http::{HeaderMap, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -22,52 +23,73 @@ use super::{Call, HttpError, Reply};
 use crate::rollout::{self, RolloutId};
 use crate::session::{SessionId, set_cookie_value};
 
-/// Answers one request. Every failure becomes a reply.
+/// Answers one request of a connection. Every failure becomes a reply.
 pub(crate) async fn respond(
     shard: Arc<Shard>,
     peer: Arc<Peer>,
     request: Request<Incoming>,
 ) -> Result<Response<ReplyBody>, Infallible> {
     let (head, body) = request.into_parts();
-    let service = &shard.service;
-    let full_path = head.uri.path();
-    let split = rollout::split_path(full_path);
-    let strips = !split.prefix.is_empty() && service.strips_prefix(split.path);
-    let (prefix_len, path) = if strips { (split.prefix.len(), split.path) } else { (0, full_path) };
+    let opened = Opened::new(&shard, &peer, head);
+    let body = read(body, shard.max_body_bytes).await;
+    Ok(opened.answer(&shard, body).await)
+}
 
-    let parent = trace_context(&head.headers);
-    let rollout = if strips {
-        RolloutId::parse(split.id)
-    } else {
-        parent.baggage(semconv::ROLLOUT_ID).and_then(RolloutId::parse)
-    };
-    let lookup = service.find(&head.method, path);
-    let route = match &lookup {
-        Lookup::Found(route) => Some(route),
-        Lookup::WrongMethod | Lookup::Unknown => None,
-    };
-    let mut span = RequestSpan::start(route, &head.method, path, &head.headers, &peer, &parent);
-    if let Some(rollout) = rollout.as_ref().filter(|_| strips) {
-        span.set_rollout(rollout);
-    }
-    let context = span.context(&parent);
+/// Answers a request that this process sends to itself.
+pub(crate) async fn respond_locally(shard: &Shard, head: Parts, body: Bytes) -> Response<Bytes> {
+    let opened = Opened::new(shard, &shard.own_peer, head);
+    opened.answer(shard, Ok(body)).await.map(ReplyBody::into_whole)
+}
 
-    let call = Call::new(
-        shard.client.clone(),
-        session_of(service, &head.headers),
-        head.uri,
-        prefix_len,
-        rollout,
-        head.headers,
-    );
-    let result = match read(body, shard.max_body_bytes).await {
-        Ok(body) => handle(&lookup, &call, body, context).await,
-        Err(error) => Err(error),
-    };
-    for (key, value) in call.take_server_attributes() {
-        span.set(key, value);
+/// A request whose head was read: its span runs.
+struct Opened {
+    lookup: Lookup,
+    call: Call,
+    context: lens::Context,
+    span: RequestSpan,
+}
+
+impl Opened {
+    fn new(shard: &Shard, peer: &Peer, head: Parts) -> Self {
+        let service = &shard.service;
+        let full_path = head.uri.path();
+        let split = rollout::split_path(full_path);
+        let strips = !split.prefix.is_empty() && service.strips_prefix(split.path);
+        let (prefix_len, path) =
+            if strips { (split.prefix.len(), split.path) } else { (0, full_path) };
+        let parent = trace_context(&head.headers);
+        let rollout = if strips {
+            RolloutId::parse(split.id)
+        } else {
+            parent.baggage(semconv::ROLLOUT_ID).and_then(RolloutId::parse)
+        };
+        let lookup = service.find(&head.method, path);
+        let route = match &lookup {
+            Lookup::Found(route) => Some(route),
+            Lookup::WrongMethod | Lookup::Unknown => None,
+        };
+        let mut span = RequestSpan::start(route, &head.method, path, &head.headers, peer, &parent);
+        if let Some(rollout) = rollout.as_ref().filter(|_| strips) {
+            span.set_rollout(rollout);
+        }
+        let context = span.context(&parent);
+        let session = session_of(service, &head.headers);
+        let call =
+            Call::new(shard.client.clone(), session, head.uri, prefix_len, rollout, head.headers);
+        Self { lookup, call, context, span }
     }
-    Ok(reply(service, &call, result, span))
+
+    async fn answer(self, shard: &Shard, body: Result<Bytes, HttpError>) -> Response<ReplyBody> {
+        let Self { lookup, call, context, mut span } = self;
+        let result = match body {
+            Ok(body) => handle(&lookup, &call, body, context).await,
+            Err(error) => Err(error),
+        };
+        for (key, value) in call.take_server_attributes() {
+            span.set(key, value);
+        }
+        reply(&shard.service, &call, result, span)
+    }
 }
 
 fn trace_context(headers: &HeaderMap) -> lens::Context {

@@ -9,15 +9,13 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 
-use super::respond::respond;
+use super::connection::{self, Signal};
 use super::router::SharedService;
 use crate::client::{Client, ClientConfig};
+use crate::instance::Endpoint;
 
 /// How a server is run.
 #[derive(Clone, Debug)]
@@ -32,6 +30,8 @@ pub struct ServeOptions {
     pub keep_alive: Duration,
     /// Time that requests in flight get when the server is stopped.
     pub grace: Duration,
+    /// Where this server listens; requests of its handlers to this place take no socket.
+    pub own: Option<Endpoint>,
 }
 
 impl Default for ServeOptions {
@@ -42,6 +42,7 @@ impl Default for ServeOptions {
             max_body_bytes: 512 << 20,
             keep_alive: Duration::from_secs(30),
             grace: Duration::from_millis(500),
+            own: None,
         }
     }
 }
@@ -71,6 +72,8 @@ pub(crate) struct Shard {
     pub(crate) service: SharedService,
     pub(crate) client: Client,
     pub(crate) max_body_bytes: usize,
+    /// Who sends the requests that the process sends to itself.
+    pub(crate) own_peer: Peer,
 }
 
 /// Who sent a request.
@@ -170,19 +173,25 @@ fn run_shard(
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(async {
+        let client = Client::new(options.client.clone());
         let shard = Arc::new(Shard {
             service,
-            client: Client::new(options.client.clone()),
+            client: client.clone(),
             max_body_bytes: options.max_body_bytes,
+            own_peer: Peer { address: "127.0.0.1".into() },
         });
-        // Every connection holds a receiver; when the last is gone, `closed` resolves.
-        let open = watch::Sender::new(());
-        let connections = Connections { shard, stop, keep_alive: options.keep_alive, open };
+        if let Some(own) = &options.own {
+            client.serve_locally(own, &shard);
+        }
+        let connections = Connections { shard, stop, signals: watch::Sender::default() };
+        connections.tick(options.keep_alive / connection::TICKS_OF_SILENCE);
         match source {
             Source::Listener(listener, shards) => connections.accept(listener, &shards).await?,
             Source::Handed(receiver) => connections.take(receiver).await,
         }
-        let _ = tokio::time::timeout(options.grace, connections.open.closed()).await;
+        connections.signals.send_replace(Signal::Stop);
+        // Every connection holds a receiver; when the last is gone, `closed` resolves.
+        let _ = tokio::time::timeout(options.grace, connections.signals.closed()).await;
         Ok(())
     });
     // Cancels what is still in flight, which ends its spans.
@@ -193,8 +202,7 @@ fn run_shard(
 struct Connections {
     shard: Arc<Shard>,
     stop: watch::Receiver<bool>,
-    keep_alive: Duration,
-    open: watch::Sender<()>,
+    signals: watch::Sender<Signal>,
 }
 
 impl Connections {
@@ -244,31 +252,22 @@ impl Connections {
     }
 
     fn spawn(&self, stream: TcpStream) {
-        let _ = stream.set_nodelay(true);
-        let address: Arc<str> =
-            stream.peer_addr().map(|peer| peer.ip().to_string()).unwrap_or_default().into();
-        let peer = Arc::new(Peer { address });
-        let shard = Arc::clone(&self.shard);
-        let service =
-            service_fn(move |request| respond(Arc::clone(&shard), Arc::clone(&peer), request));
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(self.keep_alive)
-            .pipeline_flush(true)
-            .serve_connection(TokioIo::new(stream), service);
-        let mut stop = self.stop.clone();
-        let open = self.open.subscribe();
+        let signals = self.signals.subscribe();
+        tokio::spawn(connection::drive(Arc::clone(&self.shard), stream, signals));
+    }
+
+    /// Marks the passing of time for connections that fall silent. Ends with the runtime.
+    fn tick(&self, every: Duration) {
+        let signals = self.signals.clone();
         tokio::spawn(async move {
-            let mut connection = std::pin::pin!(connection);
-            tokio::select! {
-                // What goes wrong with a connection is the peer's to see.
-                _ = connection.as_mut() => {}
-                () = stopped(&mut stop) => {
-                    connection.as_mut().graceful_shutdown();
-                    let _ = connection.await;
-                }
+            loop {
+                tokio::time::sleep(every).await;
+                signals.send_modify(|signal| {
+                    if let Signal::Tick(count) = signal {
+                        *count += 1;
+                    }
+                });
             }
-            drop(open);
         });
     }
 }
