@@ -106,7 +106,9 @@ impl CallSpan {
             if !baggage && name == crate::http::BAGGAGE {
                 return;
             }
-            if let Ok(value) = HeaderValue::from_str(value) {
+            // The baggage of a request is mostly what it came with: share those bytes.
+            let kept = carrier.baggage_if_same(value).filter(|_| name == crate::http::BAGGAGE);
+            if let Some(value) = kept.or_else(|| HeaderValue::from_str(value).ok()) {
                 injected |= name == crate::http::TRACEPARENT;
                 headers.insert(name, value);
             }
@@ -139,20 +141,19 @@ impl CallSpan {
         self.first_byte += timings.first_byte;
         self.backoff += backoff;
         let started_nanos = lens::now_unix_nanos().saturating_sub(nanos(started.elapsed()));
-        let mut attributes: Vec<(&'static str, lens::Value)> = Vec::with_capacity(6);
-        attributes.push((semconv::HTTP_POOL_WAIT_NANOS, nanos(timings.pool_wait).into()));
-        attributes.push((semconv::HTTP_CONNECT_NANOS, nanos(timings.connect).into()));
-        attributes.push((semconv::HTTP_TIME_TO_FIRST_BYTE_NANOS, nanos(timings.first_byte).into()));
-        attributes.push((semconv::HTTP_BACKOFF_NANOS, nanos(backoff).into()));
-        match result {
-            Ok(reply) => attributes.push((
-                semconv::HTTP_RESPONSE_STATUS_CODE,
-                i64::from(reply.status.as_u16()).into(),
-            )),
-            Err(error) => {
-                attributes.push((semconv::HTTP_ATTEMPT_REASON, error.error_type().into()))
+        let outcome = match result {
+            Ok(reply) => {
+                (semconv::HTTP_RESPONSE_STATUS_CODE, i64::from(reply.status.as_u16()).into())
             }
-        }
+            Err(error) => (semconv::HTTP_ATTEMPT_REASON, error.error_type().into()),
+        };
+        let attributes: [(&'static str, lens::Value); 5] = [
+            (semconv::HTTP_POOL_WAIT_NANOS, nanos(timings.pool_wait).into()),
+            (semconv::HTTP_CONNECT_NANOS, nanos(timings.connect).into()),
+            (semconv::HTTP_TIME_TO_FIRST_BYTE_NANOS, nanos(timings.first_byte).into()),
+            (semconv::HTTP_BACKOFF_NANOS, nanos(backoff).into()),
+            outcome,
+        ];
         self.span.event_at(event::HTTP_ATTEMPT, started_nanos, &attributes);
     }
 

@@ -36,6 +36,11 @@ impl Carrier {
         }
     }
 
+    /// The header of the incoming baggage when it reads `text`.
+    pub(crate) fn baggage_if_same(&self, text: &str) -> Option<HeaderValue> {
+        self.baggage.as_ref().filter(|value| value.as_bytes() == text.as_bytes()).cloned()
+    }
+
     pub(crate) fn copy_to(&self, headers: &mut HeaderMap, with_baggage: bool) {
         if let Some(value) = &self.traceparent {
             headers.insert(TRACEPARENT, value.clone());

@@ -54,6 +54,16 @@ pub struct AttributeBytes {
 }
 
 impl AttributeBytes {
+    /// Room for `count` attributes of the usual size.
+    pub(super) fn with_capacity(count: usize) -> Self {
+        const USUAL_BYTES: usize = 48;
+        Self {
+            bytes: Vec::with_capacity(count * USUAL_BYTES),
+            slots: Vec::with_capacity(count),
+            dropped: 0,
+        }
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

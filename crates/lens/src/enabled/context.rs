@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
 use super::attributes::{AttributeBytes, ValueLimits};
 use super::ids::{SpanId, TraceId};
@@ -85,12 +85,14 @@ pub(super) struct Shared {
     pub baggage: Vec<BaggageEntry>,
     /// Promoted baggage, encoded once.
     pub attributes: AttributeBytes,
+    /// The `baggage` header, written once.
+    pub baggage_text: OnceLock<Box<str>>,
 }
 
 impl Shared {
     pub(super) fn new(tracestate: Option<Box<str>>, baggage: Vec<BaggageEntry>) -> Self {
         let attributes = promoted_attributes(&baggage);
-        Self { tracestate, baggage, attributes }
+        Self { tracestate, baggage, attributes, baggage_text: OnceLock::new() }
     }
 
     fn is_empty(&self) -> bool {
@@ -112,8 +114,14 @@ pub fn promote_baggage_keys(keys: &'static [&'static str]) {
     }
 }
 
+/// The promoted key that reads like `key`, so that the keys of every rollout are not copied.
+pub(super) fn promoted_key(key: &str) -> Option<&'static str> {
+    let promoted = PROMOTED.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+    promoted.iter().copied().find(|known| *known == key)
+}
+
 fn promoted_attributes(baggage: &[BaggageEntry]) -> AttributeBytes {
-    let mut attributes = AttributeBytes::default();
+    let mut attributes = AttributeBytes::with_capacity(baggage.len());
     let promoted = PROMOTED.read().unwrap_or_else(std::sync::PoisonError::into_inner);
     for entry in baggage.iter().filter(|entry| promoted.contains(&&*entry.key)) {
         let number =

@@ -8,7 +8,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::context::{BaggageEntry, Context, FLAG_RANDOM, FLAG_SAMPLED, Shared, SpanContext};
+use super::context::{
+    BaggageEntry, Context, FLAG_RANDOM, FLAG_SAMPLED, Shared, SpanContext, promoted_key,
+};
 use super::ids::{SpanId, TraceId};
 use crate::config::Propagators;
 use crate::env_vars;
@@ -71,7 +73,8 @@ impl Context {
             set(TRACESTATE_HEADER, tracestate);
         }
         if !shared.baggage.is_empty() && BAGGAGE.load(Ordering::Relaxed) {
-            set(BAGGAGE_HEADER, &shared.baggage_text());
+            let text = shared.baggage_text.get_or_init(|| shared.write_baggage().into());
+            set(BAGGAGE_HEADER, text);
         }
     }
 }
@@ -188,7 +191,7 @@ fn is_baggage_octet(byte: u8) -> bool {
 }
 
 fn parse_baggage(text: &str) -> Vec<BaggageEntry> {
-    let mut entries: Vec<BaggageEntry> = Vec::new();
+    let mut entries: Vec<BaggageEntry> = Vec::with_capacity(8);
     if text.len() > MAX_BAGGAGE_BYTES {
         return entries;
     }
@@ -202,7 +205,10 @@ fn parse_baggage(text: &str) -> Vec<BaggageEntry> {
         let Some(value) = is_token(key).then(|| decode_baggage(value)).flatten() else { continue };
         entries.retain(|entry| entry.key != key);
         entries.push(BaggageEntry {
-            key: Cow::Owned(key.to_owned()),
+            key: match promoted_key(key) {
+                Some(key) => Cow::Borrowed(key),
+                None => Cow::Owned(key.to_owned()),
+            },
             value,
             metadata: metadata.to_owned(),
         });
@@ -233,7 +239,7 @@ fn decode_baggage(text: &str) -> Option<String> {
 }
 
 impl Shared {
-    fn baggage_text(&self) -> String {
+    fn write_baggage(&self) -> String {
         let mut out = String::with_capacity(self.baggage.len() * 48);
         for entry in &self.baggage {
             if !out.is_empty() {
@@ -241,6 +247,11 @@ impl Shared {
             }
             out.push_str(&entry.key);
             out.push('=');
+            if entry.value.bytes().all(|byte| is_baggage_octet(byte) && byte != b'%') {
+                out.push_str(&entry.value);
+                continue_with_metadata(&mut out, &entry.metadata);
+                continue;
+            }
             for byte in entry.value.bytes() {
                 if is_baggage_octet(byte) && byte != b'%' {
                     out.push(char::from(byte));
@@ -249,12 +260,16 @@ impl Shared {
                     let _ = write!(out, "%{byte:02X}");
                 }
             }
-            if !entry.metadata.is_empty() {
-                out.push(';');
-                out.push_str(&entry.metadata);
-            }
+            continue_with_metadata(&mut out, &entry.metadata);
         }
         out
+    }
+}
+
+fn continue_with_metadata(out: &mut String, metadata: &str) {
+    if !metadata.is_empty() {
+        out.push(';');
+        out.push_str(metadata);
     }
 }
 
