@@ -122,7 +122,15 @@ fn trace_context(headers: &HeaderMap) -> lens::Context {
             _ => None,
         });
     }
-    lens::Context::extract(|name| headers.get(name).and_then(|value| value.to_str().ok()))
+    lens::Context::extract(|name| {
+        let name = match name {
+            "traceparent" => TRACEPARENT,
+            "tracestate" => TRACESTATE,
+            "baggage" => super::BAGGAGE,
+            _ => return None,
+        };
+        headers.get(name)?.to_str().ok()
+    })
 }
 
 fn session_of(service: &Service, headers: &HeaderMap) -> SessionId {
