@@ -212,13 +212,12 @@ fn server_timing(engine: EngineTimings) -> String {
 /// How many entries with `key` = `value` follow the last one of the user.
 fn outputs_since_user(list: &str, key: &str, value: &str) -> usize {
     let mut outputs = 0;
-    for entry in trusted::elements(list).into_iter().flatten() {
-        for (name, raw) in trusted::members(entry).into_iter().flatten() {
-            if name == "role" && raw == "\"user\"" {
-                outputs = 0;
-            } else if name == key && raw == value {
-                outputs += 1;
-            }
+    for (_, [role, kind]) in trusted::objects(list, |entry| entry.pick(["role", "type"])) {
+        let found = if key == "role" { role } else { kind };
+        if role == Some("\"user\"") {
+            outputs = 0;
+        } else if found == Some(value) {
+            outputs += 1;
         }
     }
     outputs
@@ -226,17 +225,16 @@ fn outputs_since_user(list: &str, key: &str, value: &str) -> usize {
 
 /// Name and schema of the n-th function among the tools of either dialect.
 fn tool_at(tools: &str, at: usize) -> Option<(&str, &str)> {
-    trusted::elements(tools)?.filter_map(function).nth(at)
-}
-
-fn function(tool: &str) -> Option<(&str, &str)> {
-    let [kind, function, mut name, mut parameters] =
-        trusted::pick(tool, ["type", "function", "name", "parameters"]);
-    if let Some(function) = function {
-        [name, parameters] = trusted::pick(function, ["name", "parameters"]);
-    }
-    let name = name.filter(|_| kind == Some("\"function\""))?;
-    Some((name.strip_prefix('"')?.strip_suffix('"')?, parameters.unwrap_or("{}")))
+    let functions = trusted::objects(tools, |tool| {
+        let [kind, function, mut name, mut parameters] =
+            tool.pick(["type", "function", "name", "parameters"]);
+        if let Some(function) = function {
+            [name, parameters] = trusted::pick(function, ["name", "parameters"]);
+        }
+        let name = name.filter(|_| kind == Some("\"function\""))?;
+        Some((name.strip_prefix('"')?.strip_suffix('"')?, parameters.unwrap_or("{}")))
+    });
+    functions.filter_map(|(_, function)| function).nth(at)
 }
 
 /// Counts of about one token per four bytes.

@@ -74,9 +74,14 @@ pub struct Item<'a> {
 impl<'a> Item<'a> {
     /// Reads an item of a body that was checked; `None` when it is not an object.
     pub fn parse(raw: &'a str) -> Option<Self> {
+        trusted::members(raw).map(|mut members| Item { raw, ..Self::read(&mut members) })
+    }
+
+    /// Reads all but `raw`.
+    fn read(members: &mut trusted::Members<'a>) -> Self {
         let mut item = Item {
             kind: ItemKind::Other,
-            raw,
+            raw: "",
             item_type: Cow::Borrowed(""),
             role: Cow::Borrowed(""),
             name: Cow::Borrowed(""),
@@ -86,7 +91,7 @@ impl<'a> Item<'a> {
             tool_calls: None,
             tool_call_id: None,
         };
-        for (key, value) in trusted::members(raw)? {
+        for (key, value) in members {
             let text = || json::string(value).unwrap_or_default();
             match &*key {
                 "type" => item.item_type = text(),
@@ -110,7 +115,7 @@ impl<'a> Item<'a> {
             "reasoning" => ItemKind::Reasoning,
             _ => ItemKind::Other,
         };
-        Some(item)
+        item
     }
 
     /// Whether this is a message of the assistant.
@@ -121,7 +126,7 @@ impl<'a> Item<'a> {
 
 /// The items of an `input` or `output` list of a body that was checked (nothing for a string or anything else).
 pub fn items(list: &str) -> impl Iterator<Item = Item<'_>> {
-    trusted::elements(list).into_iter().flatten().filter_map(Item::parse)
+    trusted::objects(list, Item::read).map(|(raw, item)| Item { raw, ..item })
 }
 
 /// The text of all `output_text` parts of all messages of an `output` list.

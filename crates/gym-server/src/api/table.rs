@@ -146,7 +146,7 @@ impl<'a, const N: usize> Values<'a, N> {
                 Some(at) => {
                     let spec = table.get(at)?;
                     let (value, holds) = spec.shape.take(cursor)?;
-                    if !holds && !(spec.nullable && json::is_null(value)) {
+                    if !(holds || (spec.nullable && json::is_null(value))) {
                         return None;
                     }
                     values.0[at] = Some(Cow::Borrowed(value));

@@ -40,6 +40,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Moves to the value of the next member of the object that was entered, or behind the object: `None` inside.
+    #[inline]
     pub fn member(&mut self, first: &mut bool) -> Option<Option<&'a str>> {
         if !self.entry(first, b'}')? {
             return Some(None);
@@ -57,6 +58,7 @@ impl<'a> Cursor<'a> {
         self.text.get(start..end).map(Some)
     }
 
+    #[inline]
     fn entry(&mut self, first: &mut bool, close: u8) -> Option<bool> {
         let bytes = self.text.as_bytes();
         self.at = skip::space(bytes, self.at);
@@ -78,6 +80,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes the value in front.
+    #[inline]
     pub fn value(&mut self) -> Option<&'a str> {
         let start = self.at;
         self.at = skip::checked(self.text.as_bytes(), start)?;

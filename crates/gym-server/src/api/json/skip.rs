@@ -8,6 +8,7 @@ use super::MAX_DEPTH;
 /// Bits of the levels that are open: set for an object.
 type Levels = [u64; MAX_DEPTH as usize / 64];
 
+#[inline]
 fn byte(bytes: &[u8], at: usize) -> u8 {
     bytes.get(at).copied().unwrap_or(0)
 }
@@ -22,14 +23,23 @@ pub(super) fn space(bytes: &[u8], mut at: usize) -> usize {
 }
 
 /// Index behind the value that starts at `at`; `None` when it is not valid or nested too deep.
-pub(super) fn checked(bytes: &[u8], mut at: usize) -> Option<usize> {
-    let mut levels: Levels = [0; _];
+#[inline]
+pub(super) fn checked(bytes: &[u8], at: usize) -> Option<usize> {
+    match byte(bytes, at) {
+        b'"' => string(bytes, at),
+        b'{' | b'[' => container(bytes, at),
+        _ => scalar(bytes, at),
+    }
+}
+
+fn container(bytes: &[u8], mut at: usize) -> Option<usize> {
+    let mut outer: Levels = [0; _];
     let mut depth = 0usize;
+    let mut is_object = false;
     loop {
         match byte(bytes, at) {
             b'"' => at = string(bytes, at)?,
             open @ (b'{' | b'[') => {
-                let is_object = open == b'{';
                 if depth == MAX_DEPTH as usize {
                     return None;
                 }
@@ -39,23 +49,21 @@ pub(super) fn checked(bytes: &[u8], mut at: usize) -> Option<usize> {
                 } else {
                     let bit = 1 << (depth % 64);
                     if is_object {
-                        levels[depth / 64] |= bit;
-                        at = key(bytes, at)?;
+                        outer[depth / 64] |= bit;
                     } else {
-                        levels[depth / 64] &= !bit;
+                        outer[depth / 64] &= !bit;
                     }
                     depth += 1;
+                    is_object = open == b'{';
+                    if is_object {
+                        at = key(bytes, at)?;
+                    }
                     continue;
                 }
             }
-            b't' => at = word(bytes, at, b"true")?,
-            b'f' => at = word(bytes, at, b"false")?,
-            b'n' => at = word(bytes, at, b"null")?,
-            _ => at = number(bytes, at)?,
+            _ => at = scalar(bytes, at)?,
         }
-        loop {
-            let Some(level) = depth.checked_sub(1) else { return Some(at) };
-            let is_object = levels[level / 64] >> (level % 64) & 1 == 1;
+        while depth > 0 {
             at = space(bytes, at);
             match byte(bytes, at) {
                 b',' => {
@@ -70,8 +78,22 @@ pub(super) fn checked(bytes: &[u8], mut at: usize) -> Option<usize> {
                 _ => return None,
             }
             at += 1;
-            depth = level;
+            depth -= 1;
+            is_object = outer[depth / 64] >> (depth % 64) & 1 == 1;
         }
+        if depth == 0 {
+            return Some(at);
+        }
+    }
+}
+
+#[inline]
+fn scalar(bytes: &[u8], at: usize) -> Option<usize> {
+    match byte(bytes, at) {
+        b't' => word(bytes, at, b"true"),
+        b'f' => word(bytes, at, b"false"),
+        b'n' => word(bytes, at, b"null"),
+        _ => number(bytes, at),
     }
 }
 
@@ -194,7 +216,8 @@ pub(super) fn trusted_string(bytes: &[u8], at: usize) -> usize {
     bytes.len()
 }
 
-/// How many leading bytes need no attention inside a JSON string, eight at a time.
+/// How many leading bytes need no attention inside a JSON string: all before a quote, backslash or control character.
+/// Eight at a time; names and most values are too short for wider steps to pay.
 #[inline]
 pub(super) fn special(bytes: &[u8]) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -217,4 +240,23 @@ pub(super) fn special(bytes: &[u8]) -> usize {
         rest = behind;
     }
     at + rest.iter().take_while(|byte| !matches!(byte, b'"' | b'\\' | 0..=0x1f)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn bytes_that_need_attention_are_found_anywhere(bytes in proptest::collection::vec(any::<u8>(), 0..70), at in 0usize..70, byte in any::<u8>()) {
+            let mut plain: Vec<u8> = bytes.iter().map(|byte| byte | 0x20).filter(|byte| !matches!(byte, b'"' | b'\\')).collect();
+            prop_assert_eq!(special(&plain), plain.len());
+            if let Some(place) = plain.get_mut(at) {
+                *place = byte;
+                let needs = matches!(byte, b'"' | b'\\' | 0..=0x1f);
+                prop_assert_eq!(special(&plain), if needs { at } else { plain.len() });
+            }
+        }
+    }
 }

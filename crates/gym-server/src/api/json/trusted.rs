@@ -40,13 +40,40 @@ pub fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
 
 /// The values of several members of an object, found in one walk; all `None` when the value is not one.
 pub fn pick<'a, const N: usize>(object: &'a str, names: [&str; N]) -> [Option<&'a str>; N] {
-    let mut values = [None; N];
-    for (key, value) in members(object).into_iter().flatten() {
-        if let Some(at) = names.iter().position(|name| *name == key) {
-            values[at] = Some(value);
+    members(object).map_or([None; N], |mut all| all.pick(names))
+}
+
+/// Reads the objects of a list, each in one walk: its text, and what `read` makes of its members. Others are passed over.
+pub fn objects<'a, T>(
+    list: &'a str,
+    mut read: impl FnMut(&mut Members<'a>) -> T,
+) -> impl Iterator<Item = (&'a str, T)> {
+    let mut elements = elements(list);
+    std::iter::from_fn(move || {
+        let Elements { text, at } = elements.as_mut()?;
+        while entry(text.as_bytes(), at)? != b'{' {
+            *at = skip::trusted(text.as_bytes(), *at);
         }
+        let start = *at;
+        let mut members = Members { text, at: start + 1 };
+        let made = read(&mut members);
+        members.by_ref().for_each(drop);
+        *at = members.at + 1;
+        Some((text.get(start..*at)?, made))
+    })
+}
+
+impl<'a> Members<'a> {
+    /// The values of several of the members that follow, found in one walk.
+    pub fn pick<const N: usize>(&mut self, names: [&str; N]) -> [Option<&'a str>; N] {
+        let mut values = [None; N];
+        for (key, value) in self {
+            if let Some(at) = names.iter().position(|name| *name == key) {
+                values[at] = Some(value);
+            }
+        }
+        values
     }
-    values
 }
 
 /// Moves `at` to the next entry.
@@ -105,12 +132,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_checked_is_walked_alike(text in "[\\[\\]{}:,\"a\\\\u01 .eEé+\\- tnfrulsue]{0,16}") {
+        fn what_was_checked_is_walked_alike(text in "\\[(\\{(\"a\":1|\"b\":\\[\\{\\}\\])?\\}|1|\"\\{\"|, ?){0,6}\\]|[\\[\\]{}:,\"a\\\\u01 .eEé+\\- tnfrulsue]{0,16}") {
             if json::document(&text).is_ok() {
                 let checked: Option<Vec<_>> = json::members(&text).map(|all| all.map(Result::unwrap).collect());
                 prop_assert_eq!(members(&text).map(Iterator::collect), checked);
                 let checked: Option<Vec<_>> = json::elements(&text).map(|all| all.map(Result::unwrap).collect());
                 prop_assert_eq!(elements(&text).map(Iterator::collect), checked);
+                let parts: Vec<_> = elements(&text).into_iter().flatten().filter_map(|raw| Some((raw, members(raw)?.count()))).collect();
+                prop_assert_eq!(objects(&text, |all| all.count()).collect::<Vec<_>>(), parts);
             }
         }
 
@@ -119,6 +148,7 @@ mod tests {
             let length = text.len();
             prop_assert!(members(&text).into_iter().flatten().count() <= length);
             prop_assert!(elements(&text).into_iter().flatten().count() <= length);
+            prop_assert!(objects(&text, |all| all.count()).count() <= length);
         }
     }
 }
