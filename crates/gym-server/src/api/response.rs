@@ -136,9 +136,17 @@ impl<'a> Response<'a> {
         cursor.enter(b'{')?;
         let mut verbatim = Verbatim::new(cursor);
         let mut first = true;
-        while let Some(key) = cursor.member(&mut first)? {
-            let field = ResponseField::of(key);
-            verbatim.member(cursor, key, field, ResponseField::COUNT);
+        loop {
+            let next = verbatim.next();
+            let expected = KEYS.get(next).filter(|key| cursor.expect(&mut first, key));
+            let (key, length, field) = match expected {
+                Some(key) => ("", key.len(), Some(next)),
+                None => match cursor.member(&mut first)? {
+                    Some(key) => (key, key.len() + 3, ResponseField::of(key)),
+                    None => break,
+                },
+            };
+            verbatim.member(cursor, length, field, ResponseField::COUNT);
             let value = cursor.value()?;
             verbatim.value(cursor);
             match field {
@@ -283,4 +291,53 @@ impl<'a> Response<'a> {
 
 fn is_whole_number(raw: &str) -> bool {
     raw.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guarantees: copying a text that is in full already gives what writing its fields gives.
+    #[test]
+    fn the_quick_way_writes_what_the_precise_way_writes() {
+        let sparse = r#"{"id":"r","created_at":1.5,"model":"m","object":"response","output":[],"parallel_tool_calls":true,"tool_choice":"auto","tools":[]}"#;
+        let mut full = Vec::new();
+        Response::parse(sparse.as_bytes()).expect("reply").write_full(&mut full);
+        let full = String::from_utf8(full).expect("text");
+        let copied = |text: &str| Response::from_object(text).expect("reply").verbatim().is_some();
+        assert!(copied(&full) && copied(&format!(" {full}\n")));
+        assert!(copied(&full.replace(r#""user":null}"#, r#""user":null,"x":1}"#)));
+        let other = [
+            sparse.to_owned(),
+            full.replace(",\"model\"", ", \"model\""),
+            full.replace("\"model\":", "\"model\" :"),
+            full.replace("\"model\":", "\"model\": "),
+            full.replace(",\"model\"", " ,\"model\""),
+            full.replace("{\"id\"", "{ \"id\""),
+            full.replace(r#""user":null}"#, r#""user":null }"#),
+            full.replace(r#""user":null}"#, r#""user":null,"user":"u"}"#),
+            full.replace(r#""user":null}"#, r#""x":1,"user":null}"#),
+            full.replace(r#","user":null}"#, "}"),
+            full.replace("1.5", "1"),
+            full.replace(
+                r#""model":"m","object":"response""#,
+                r#""object":"response","model":"m""#,
+            ),
+            full.replace(r#""model""#, r#""mod\u0065l""#),
+        ];
+        for text in &other {
+            assert!(!copied(text), "{text}");
+        }
+        let extra = full.replace(r#""user":null}"#, r#""user":null,"x":1}"#);
+        for text in other.iter().chain([&full, &extra]) {
+            let precise = Response::read_precisely(text).expect("reply");
+            let quick = Response::from_object(text).expect("reply");
+            for replaced in [None, Some(("[1]", "{}"))] {
+                let (mut quickly, mut precisely) = (Vec::new(), Vec::new());
+                quick.write(&mut quickly, replaced);
+                precise.write(&mut precisely, replaced);
+                assert_eq!(String::from_utf8(quickly), String::from_utf8(precisely), "{text}");
+            }
+        }
+    }
 }

@@ -57,11 +57,17 @@ impl Verbatim {
         Verbatim { fields: 0, end: cursor.at(), holds: true }
     }
 
-    /// In front of the value of a member.
+    /// The field that comes next if it holds.
     #[inline]
-    pub fn member(&mut self, cursor: &Cursor<'_>, key: &str, field: Option<usize>, count: usize) {
+    pub fn next(&self) -> usize {
+        if self.holds { self.fields } else { usize::MAX }
+    }
+
+    /// In front of the value of a member, whose key has this length with quotes and colon.
+    #[inline]
+    pub fn member(&mut self, cursor: &Cursor<'_>, key: usize, field: Option<usize>, count: usize) {
         let comma = usize::from(self.fields > 0);
-        self.holds &= cursor.at() == self.end + comma + key.len() + 3
+        self.holds &= cursor.at() == self.end + comma + key
             && field.unwrap_or(count) == self.fields.min(count);
         self.fields += 1;
     }
@@ -139,8 +145,15 @@ impl<'a, const N: usize> Values<'a, N> {
         cursor.enter(b'{')?;
         let mut verbatim = Verbatim::new(cursor);
         let mut first = true;
-        while let Some(key) = cursor.member(&mut first)? {
-            let found = find(key);
+        loop {
+            let next = verbatim.next();
+            let (key, found) = match table.get(next) {
+                Some(spec) if cursor.expect(&mut first, spec.key) => (spec.key.len(), Some(next)),
+                _ => match cursor.member(&mut first)? {
+                    Some(key) => (key.len() + 3, find(key)),
+                    None => break,
+                },
+            };
             verbatim.member(cursor, key, found, N);
             match found {
                 Some(at) => {

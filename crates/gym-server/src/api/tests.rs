@@ -280,3 +280,29 @@ fn chat_usage_is_read_in_the_spellings_of_several_engines() {
         Some(Usage { cached_tokens: Some(9), reasoning_tokens: Some(8), ..plain })
     );
 }
+
+/// Guarantees: a request that came in full is copied only when it is written as it would be written.
+#[test]
+fn a_full_request_is_written_in_full_whatever_its_spacing_and_order() {
+    let full_of = |text: &str| {
+        let mut out = Vec::new();
+        CreateParams::from_object(text).expect(text).write_full(&mut out);
+        String::from_utf8(out).expect("text")
+    };
+    let full = full_of(r#"{"input":[{"role":"user","content":"x"}],"top_p":0.5}"#);
+    let other = [
+        full.replace(",\"model\"", ", \"model\""),
+        full.replace("\"model\":", "\"model\" :"),
+        full.replace("\"model\":", "\"model\": "),
+        full.replace("{\"background\":", "{ \"background\":"),
+        full.replace(",\"stream\":null}", "}"),
+        full.replace(",\"stream\":null}", ",\"stream\":null }"),
+        full.replace("\"model\":null,", "").replace("{\"b", "{\"model\":null,\"b"),
+        full.replace("\"model\":null,", "\"model\":\"m\",")
+            .replace("\"stream\":null}", "\"stream\":null,\"model\":null}"),
+        full.replace("\"model\"", "\"mod\\u0065l\""),
+    ];
+    for text in other.iter().chain([&full]) {
+        assert_eq!(full_of(text), full, "{text}");
+    }
+}

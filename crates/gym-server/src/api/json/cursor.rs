@@ -58,6 +58,20 @@ impl<'a> Cursor<'a> {
         self.text.get(start..end).map(Some)
     }
 
+    /// Moves to the value of the next member if that is `key`, quotes and colon included; else stays.
+    #[inline]
+    pub fn expect(&mut self, first: &mut bool, key: &str) -> bool {
+        let at = self.at + usize::from(!*first);
+        let bytes = self.text.as_bytes();
+        let is_next = (*first || self.peek() == b',')
+            && bytes.get(at..).is_some_and(|rest| rest.starts_with(key.as_bytes()));
+        if is_next {
+            *first = false;
+            self.at = skip::space(bytes, at + key.len());
+        }
+        is_next
+    }
+
     #[inline]
     fn entry(&mut self, first: &mut bool, close: u8) -> Option<bool> {
         let bytes = self.text.as_bytes();
