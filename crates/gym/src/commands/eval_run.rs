@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use gym_server::client::{Client, ClientConfig, Listener, Patience, PoolLimits};
+use gym_server::client::{Client, ClientConfig, Listener, Patience};
 use gym_server::config::GlobalConfig;
 use gym_server::instance::{Endpoint, ServerType};
 use tokio::signal::unix::{SignalKind, signal};
@@ -179,14 +179,17 @@ async fn collect_from(
     printer: &Printer,
     cancel: Cancel,
 ) -> Result<CollectSummary, anyhow::Error> {
-    let limits = PoolLimits::from_global(fleet.value());
-    let teller = printer.clone();
-    let listener = Some(Listener::new(move |line| teller.warn(line)));
-    let client =
-        Client::new(ClientConfig { limits, patience, listener, ..ClientConfig::default() });
+    let client = Client::new(client_config(fleet, patience, printer));
     let parent = lens::Context::from_env(|name| fleet.environment().get(name).cloned());
     let dispatch = FleetAgents::new(client, agents(fleet));
     Ok(run.collect(dispatch, telemetry, &parent, printer, cancel).await?)
+}
+
+/// The driver's client behaves as those of its fleet's servers, but for its own patience.
+fn client_config(fleet: &GlobalConfig, patience: Patience, printer: &Printer) -> ClientConfig {
+    let teller = printer.clone();
+    let listener = Some(Listener::new(move |line| teller.warn(line)));
+    ClientConfig { patience, listener, ..gym_server::program::client_config(fleet.value(), 1) }
 }
 
 fn agents(fleet: &GlobalConfig) -> BTreeMap<String, Endpoint> {

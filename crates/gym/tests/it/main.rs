@@ -7,6 +7,7 @@ mod env_test;
 mod faults;
 mod propagation;
 mod python;
+mod recipes;
 mod spans;
 mod support;
 mod trace;

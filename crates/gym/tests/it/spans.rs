@@ -1,7 +1,6 @@
 //! Spans read from console lines, and the trees they form.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
 
 use serde_json::Value;
 
@@ -43,16 +42,6 @@ pub fn parse(text: &str) -> Vec<Span> {
             }
         })
         .collect()
-}
-
-/// Spans of every log file in a folder.
-pub fn of_logs(folder: &Path) -> Vec<Span> {
-    let mut spans = Vec::new();
-    for entry in std::fs::read_dir(folder).expect("a folder of logs") {
-        let path = entry.expect("an entry").path();
-        spans.extend(parse(&std::fs::read_to_string(path).expect("a log")));
-    }
-    spans
 }
 
 /// Spans by trace.
