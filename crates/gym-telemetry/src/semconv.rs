@@ -190,19 +190,19 @@ pub mod span {
     /// The start of a fleet.
     pub const STARTUP: &str = "gym.startup";
     /// Child of [`STARTUP`]: configuration.
-    pub const STARTUP_LOAD_CONFIG: &str = "gym.startup.load_config";
+    pub const STARTUP_LOAD_CONFIG: &str = "load_config";
     /// Child of [`STARTUP`]: telemetry.
-    pub const STARTUP_INIT_TELEMETRY: &str = "gym.startup.init_telemetry";
+    pub const STARTUP_INIT_TELEMETRY: &str = "init_telemetry";
     /// Child of [`STARTUP`]: the head server.
-    pub const STARTUP_START_HEAD_SERVER: &str = "gym.startup.start_head_server";
+    pub const STARTUP_START_HEAD_SERVER: &str = "start_head_server";
     /// Child of [`STARTUP`]: processes.
-    pub const STARTUP_SPAWN_SERVERS: &str = "gym.startup.spawn_servers";
+    pub const STARTUP_SPAWN_SERVERS: &str = "spawn_servers";
     /// Child of [`STARTUP`]: the head server answers.
-    pub const STARTUP_WAIT_FOR_HEAD_SERVER: &str = "gym.startup.wait_for_head_server";
+    pub const STARTUP_WAIT_FOR_HEAD_SERVER: &str = "wait_for_head_server";
     /// Child of [`STARTUP`]: every instance answers.
-    pub const STARTUP_WAIT_FOR_SERVERS: &str = "gym.startup.wait_for_servers";
+    pub const STARTUP_WAIT_FOR_SERVERS: &str = "wait_for_servers";
     /// Child of [`STARTUP`]: model endpoints answer.
-    pub const STARTUP_WAIT_FOR_MODEL_ENDPOINTS: &str = "gym.startup.wait_for_model_endpoints";
+    pub const STARTUP_WAIT_FOR_MODEL_ENDPOINTS: &str = "wait_for_model_endpoints";
     /// One instance, from its spawn to its readiness.
     pub const STARTUP_SERVER: &str = "gym.startup.server";
     /// The start of a server, in the server itself.

@@ -84,9 +84,8 @@ impl Stage {
 }
 
 fn record_stage(name: &'static str, took: Duration) {
-    let stage = name.rsplit('.').next().unwrap_or(name);
     metrics::SERVER_STARTUP_STAGE_DURATION
-        .record(metrics::millis(took), &[(semconv::STARTUP_STAGE, stage.into())]);
+        .record(metrics::millis(took), &[(semconv::STARTUP_STAGE, name.into())]);
 }
 
 /// Sets the number of servers that run.

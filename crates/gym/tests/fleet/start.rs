@@ -201,6 +201,22 @@ fn telemetry_lines_go_to_stdout_and_to_the_log_of_their_server() {
 
     let spans = spans(&stdout);
     let root = spans.iter().find(|span| span["name"] == "gym.startup").expect("the start");
+    let stages: Vec<&str> = spans
+        .iter()
+        .filter(|span| span["parent_id"] == root["span_id"] && span["name"] != "gym.startup.server")
+        .filter_map(|span| span["name"].as_str())
+        .collect();
+    assert_eq!(
+        stages,
+        [
+            "load_config",
+            "init_telemetry",
+            "start_head_server",
+            "spawn_servers",
+            "wait_for_head_server",
+            "wait_for_servers"
+        ]
+    );
     let started: Vec<&Value> =
         spans.iter().filter(|span| span["name"] == "gym.startup.server").collect();
     assert_eq!(started.len(), names.len());
