@@ -28,6 +28,7 @@ use crate::resources::{self, FromInstance, ResourcesServer};
 pub const EXIT_PORT_TAKEN: u8 = 98;
 const EXIT_CONFIG: u8 = 2;
 const DESCRIPTORS_WANTED: u64 = 65_535;
+const STARTUP_ERROR: &str = "startup_error";
 const FLUSH_MILLIS: u64 = 5000;
 
 /// Runs a resources server as this process.
@@ -113,11 +114,15 @@ fn run(
     raise_descriptor_limit();
     let service = match make(instance) {
         Ok(service) => Arc::new(service),
-        Err(error) => return fail(&format!("{} cannot be set up", instance.name), &*error),
+        Err(error) => {
+            startup.record_exception(STARTUP_ERROR, &error.to_string());
+            return fail(&format!("{} cannot be set up", instance.name), &*error);
+        }
     };
     let server = match Server::bind(&instance.host, instance.port) {
         Ok(server) => server,
         Err(error) => {
+            startup.record_exception(STARTUP_ERROR, &error.to_string());
             let taken = error.port_is_taken();
             let code = fail(&format!("{} cannot start", instance.name), &error);
             return if taken { ExitCode::from(EXIT_PORT_TAKEN) } else { code };

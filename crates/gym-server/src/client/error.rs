@@ -72,6 +72,22 @@ pub enum ClientError {
         /// What is wrong with it.
         source: http::Error,
     },
+    /// The reply is larger than what is read.
+    #[error("the reply of {name} is larger than {limit_bytes} bytes")]
+    TooLarge {
+        /// Instance name, or host.
+        name: String,
+        /// The limit.
+        limit_bytes: usize,
+    },
+    /// Too many requests wait for a connection.
+    #[error("{limit} requests wait for a connection already, one to {name} was not queued")]
+    QueueFull {
+        /// Instance name, or host.
+        name: String,
+        /// The limit.
+        limit: usize,
+    },
     /// The client was shut down while the request waited.
     #[error("the client was closed while a request to {name} waited for a connection")]
     Closed {
@@ -104,6 +120,8 @@ impl ClientError {
             Self::Idle { .. } => "idle_timeout".to_owned(),
             Self::Status { status, .. } => status.as_u16().to_string(),
             Self::Invalid { .. } => "invalid_request".to_owned(),
+            Self::TooLarge { .. } => "reply_too_large".to_owned(),
+            Self::QueueFull { .. } => "queue_full".to_owned(),
             Self::Closed { .. } => "client_closed".to_owned(),
         }
     }
@@ -127,7 +145,11 @@ impl ClientError {
             Self::ConnectTimeout { .. } => Failure::NeverSent,
             Self::Broken { .. } => Failure::Broken,
             Self::Status { status, .. } => Failure::Status(*status, None),
-            Self::Idle { .. } | Self::Invalid { .. } | Self::Closed { .. } => Failure::TimedOut,
+            Self::Idle { .. }
+            | Self::Invalid { .. }
+            | Self::TooLarge { .. }
+            | Self::QueueFull { .. }
+            | Self::Closed { .. } => Failure::TimedOut,
         }
     }
 }

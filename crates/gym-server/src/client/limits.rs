@@ -11,6 +11,8 @@ pub struct PoolLimits {
     pub total: usize,
     /// Open connections to one destination; 0 is unlimited.
     pub per_host: usize,
+    /// Requests that may wait for a connection to one destination.
+    pub waiting: usize,
     /// Longest time a connection stays unused.
     pub idle: Duration,
     /// Longest time for opening a connection, TLS included.
@@ -22,6 +24,7 @@ impl Default for PoolLimits {
         Self {
             total: 102_400,
             per_host: 1024,
+            waiting: 131_072,
             idle: Duration::from_secs(15),
             connect: Duration::from_secs(10),
         }

@@ -19,7 +19,6 @@ pub use error::ClientError;
 pub use limits::PoolLimits;
 pub use outgoing::{ClientReply, Outgoing};
 pub use patience::{InvalidPatience, Listener, Patience};
-pub use pool::QueueConstraint;
 pub use retry::{Failure, Policy};
 
 use crate::http::{Carrier, Shard};

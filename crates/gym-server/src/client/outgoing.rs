@@ -9,7 +9,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 
 use super::error::ClientError;
-use super::pool::{Acquired, Lease, QueueConstraint};
+use super::pool::{Lease, NoLease};
 use super::retry::{Failure, Policy};
 use super::span::CallSpan;
 use super::{Client, connect};
@@ -22,6 +22,8 @@ const USER_AGENT: HeaderValue =
 const ACCEPT_ANY: HeaderValue = HeaderValue::from_static("*/*");
 /// A connection unused for this long may have been closed without its task having run since.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(5);
+/// Largest reply that is read, as for requests that are served.
+const MAX_REPLY_BYTES: usize = 512 << 20;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// A request that is being put together.
@@ -74,15 +76,6 @@ impl ClientReply {
             body: self.body,
         })
     }
-}
-
-/// What one attempt measured.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Timings {
-    pub(super) pool_wait: Duration,
-    pub(super) connect: Duration,
-    pub(super) first_byte: Duration,
-    pub(super) queued: Option<QueueConstraint>,
 }
 
 impl Outgoing {
@@ -211,9 +204,8 @@ impl Outgoing {
         let (mut tries, mut server_errors) = (0, 0);
         let mut waited = Duration::ZERO;
         loop {
-            let started = Instant::now();
-            let mut timings = Timings::default();
-            let result = self.attempt(&mut timings, &mut unsent).await;
+            span.begin_attempt(waited);
+            let result = self.attempt(span, &mut unsent).await;
             tries += 1;
             let failure = match &result {
                 Ok(reply) if reply.status.as_u16() < 400 => None,
@@ -223,7 +215,7 @@ impl Outgoing {
                 }
                 Err(error) => Some(error.failure()),
             };
-            span.attempt(tries, started, &timings, waited, &result);
+            span.end_attempt(&result);
             let budget = self.client.0.config.patience.budget(self.policy);
             let next = failure.and_then(|failure| {
                 self.policy.next(failure, tries, server_errors, first.elapsed(), budget)
@@ -246,6 +238,7 @@ impl Outgoing {
                         )
                     });
                     waited = wait;
+                    span.backs_off();
                     tokio::time::sleep(wait).await;
                 }
             }
@@ -281,25 +274,23 @@ impl Outgoing {
     /// Makes one attempt. A request that was not sent is put into `unsent`, for the next one.
     async fn attempt(
         &mut self,
-        timings: &mut Timings,
+        span: &mut CallSpan,
         unsent: &mut Option<Request<Full<Bytes>>>,
     ) -> Result<ClientReply, ClientError> {
         if let Some(shard) = self.client.local(&self.endpoint) {
-            return self.ask_locally(&shard, timings).await;
+            return self.ask_locally(&shard, span).await;
         }
         let endpoint = self.endpoint.clone();
         let client = self.client.clone();
         let pool = &client.0.pool;
         loop {
-            let queued_at = Instant::now();
-            let Acquired { lease, queued } = pool
-                .acquire(endpoint.pool_key())
-                .await
-                .map_err(|_| ClientError::Closed { name: endpoint.name().to_owned() })?;
-            timings.queued = timings.queued.or(queued);
-            if queued.is_some() {
-                timings.pool_wait += queued_at.elapsed();
-            }
+            span.waits_for_connection();
+            let lease = pool.acquire(endpoint.pool_key()).await.map_err(|error| match error {
+                NoLease::Closed => ClientError::Closed { name: endpoint.name().to_owned() },
+                NoLease::QueueFull(limit) => {
+                    ClientError::QueueFull { name: endpoint.name().to_owned(), limit }
+                }
+            })?;
             let (mut connection, kept) = match lease {
                 Lease::Kept(connection, unused) => {
                     if unused >= LOOK_AGAIN_AFTER {
@@ -310,17 +301,16 @@ impl Outgoing {
                     (connection, true)
                 }
                 Lease::Open(permit) => {
-                    let connecting = Instant::now();
-                    let sender = self.connect().await;
-                    timings.connect += connecting.elapsed();
-                    (permit.connected(sender?), false)
+                    span.connects();
+                    let sender = self.connect().await?;
+                    (permit.connected(sender), false)
                 }
             };
             if connection.sender.ready().await.is_err() && kept {
                 // The server closed a kept connection: nothing was sent, another one serves.
                 continue;
             }
-            let sent_at = Instant::now();
+            span.awaits_reply();
             let request = match unsent.take() {
                 Some(request) => request,
                 None => self.request()?,
@@ -337,7 +327,7 @@ impl Outgoing {
                     return Err(self.broken(error.into_error(), !never_sent));
                 }
             };
-            timings.first_byte = sent_at.elapsed();
+            span.reply_begins();
             let (head, body) = response.into_parts();
             let body = self.read(body).await?;
             pool.release(connection);
@@ -391,13 +381,13 @@ impl Outgoing {
     async fn ask_locally(
         &mut self,
         shard: &Shard,
-        timings: &mut Timings,
+        span: &mut CallSpan,
     ) -> Result<ClientReply, ClientError> {
         let (head, _) = self.request()?.into_parts();
-        let sent_at = Instant::now();
+        span.awaits_reply();
         let answering = Box::pin(respond_locally(shard, head, self.body.clone()));
         let (head, body) = answering.await.into_parts();
-        timings.first_byte = sent_at.elapsed();
+        span.reply_begins();
         Ok(ClientReply {
             server: self.endpoint.clone(),
             status: head.status,
@@ -413,6 +403,12 @@ impl Outgoing {
         while let Some(frame) = self.watch(body.frame()).await? {
             let frame = frame.map_err(|error| self.broken(error, true))?;
             let Ok(data) = frame.into_data() else { continue };
+            if first.len().max(rest.len()) + data.len() > MAX_REPLY_BYTES {
+                return Err(ClientError::TooLarge {
+                    name: self.endpoint.name().to_owned(),
+                    limit_bytes: MAX_REPLY_BYTES,
+                });
+            }
             if rest.is_empty() && first.is_empty() {
                 first = data;
             } else {

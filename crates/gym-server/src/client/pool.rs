@@ -21,26 +21,6 @@ use super::limits::PoolLimits;
 /// A destination as the pool knows it: scheme and authority.
 pub(super) type HostKey = (bool, String);
 
-/// Which limit a request waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueueConstraint {
-    /// All connections together.
-    Total,
-    /// Connections to this destination.
-    PerHost,
-}
-
-impl QueueConstraint {
-    /// Value of the metric attribute.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Total => "total",
-            Self::PerHost => "per_host",
-        }
-    }
-}
-
 /// The pool of one shard.
 #[derive(Clone, Debug)]
 pub(super) struct Pool(Arc<Shared>);
@@ -100,37 +80,21 @@ pub(super) enum Lease {
     Open(Permit),
 }
 
-/// A finished acquisition.
-#[derive(Debug)]
-pub(super) struct Acquired {
-    pub(super) lease: Lease,
-    /// The limit that was waited for, if any.
-    pub(super) queued: Option<QueueConstraint>,
-}
-
 impl Pool {
     pub(super) fn new(limits: PoolLimits) -> Self {
         Self(Arc::new(Shared { limits, state: Mutex::default() }))
     }
 
     /// A kept connection or leave to open one; waits while the limits are reached.
-    pub(super) async fn acquire(&self, key: &HostKey) -> Result<Acquired, Closed> {
-        let (receiver, queued) = {
+    pub(super) async fn acquire(&self, key: &HostKey) -> Result<Lease, NoLease> {
+        let receiver = {
             let mut state = self.0.lock();
-            match self.0.try_lease(&mut state, key) {
-                Ok(lease) => return Ok(Acquired { lease, queued: None }),
-                Err(constraint) => {
-                    let (grant, receiver) = oneshot::channel();
-                    let ticket = state.next_ticket;
-                    state.next_ticket += 1;
-                    let host = state.hosts.entry(key.clone()).or_default();
-                    host.waiters.push_back(Waiter { ticket, grant });
-                    (receiver, constraint)
-                }
+            if let Some(lease) = self.0.try_lease(&mut state, key) {
+                return Ok(lease);
             }
+            state.wait(key, self.0.limits.waiting)?
         };
-        let lease = receiver.await.map_err(|_| Closed)?;
-        Ok(Acquired { lease, queued: Some(queued) })
+        receiver.await.map_err(|_| NoLease::Closed)
     }
 
     /// Gives a connection back for the next request to its host.
@@ -141,7 +105,11 @@ impl Pool {
         let mut connection = Some(connection);
         let mut state = self.0.lock();
         let Some(key) = connection.as_ref().map(|c| c.permit.key.clone()) else { return };
-        if let Some(host) = state.hosts.get_mut(&key) {
+        // Under the total limit whoever came first is served, whichever host it waits for; the
+        // connection then gives way to one of that host.
+        let others_first = !self.0.limits.allows_total(state.total_open)
+            && self.0.first_waiter(&state).is_some_and(|first| first != key);
+        if let Some(host) = state.hosts.get_mut(&key).filter(|_| !others_first) {
             while let Some(waiter) = host.waiters.pop_front() {
                 let Some(kept) = connection.take() else { return };
                 match waiter.grant.send(Lease::Kept(kept, Duration::ZERO)) {
@@ -152,11 +120,8 @@ impl Pool {
                 }
             }
         }
-        // Others wait for the total: an idle connection would only be in their way.
-        let wanted_elsewhere = !self.0.limits.allows_total(state.total_open)
-            && state.hosts.values().any(|host| !host.waiters.is_empty());
         if let Some(connection) = connection {
-            if wanted_elsewhere {
+            if others_first {
                 drop(state);
                 drop(connection);
             } else if let Some(host) = state.hosts.get_mut(&key) {
@@ -213,26 +178,27 @@ impl WeakPool {
     }
 }
 
-/// The pool was dropped while a request waited.
-#[derive(Debug)]
-pub(super) struct Closed;
+/// Why a request got no connection.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NoLease {
+    /// The pool was dropped while it waited.
+    Closed,
+    /// So many wait already.
+    QueueFull(usize),
+}
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn try_lease(
-        self: &Arc<Self>,
-        state: &mut State,
-        key: &HostKey,
-    ) -> Result<Lease, QueueConstraint> {
+    fn try_lease(self: &Arc<Self>, state: &mut State, key: &HostKey) -> Option<Lease> {
         if !state.hosts.contains_key(key) {
             state.hosts.insert(key.clone(), Host::default());
         }
         let total_allows = self.limits.allows_total(state.total_open);
         let mut stale = Vec::new();
-        let Some(host) = state.hosts.get_mut(key) else { return Err(QueueConstraint::PerHost) };
+        let host = state.hosts.get_mut(key)?;
         let mut kept = None;
         // The youngest first: the oldest then reach the idle limit and are closed.
         while let Some(idle) = host.idle.pop() {
@@ -245,28 +211,25 @@ impl Shared {
         }
         let host_open = host.open;
         let result = if let Some((connection, unused)) = kept {
-            Ok(Lease::Kept(connection, unused))
+            Some(Lease::Kept(connection, unused))
         } else if !stale.is_empty() {
             // Its permit serves again: no connection is counted twice.
-            match stale.pop() {
-                Some(idle) => Ok(Lease::Open(idle.connection.permit)),
-                None => Err(QueueConstraint::PerHost),
-            }
+            stale.pop().map(|idle| Lease::Open(idle.connection.permit))
         } else if !self.limits.allows_host(host_open) {
-            Err(QueueConstraint::PerHost)
+            None
         } else if total_allows {
             state.total_open += 1;
             if let Some(host) = state.hosts.get_mut(key) {
                 host.open += 1;
             }
-            Ok(Lease::Open(Permit { pool: Arc::downgrade(self), key: key.clone() }))
+            Some(Lease::Open(Permit { pool: Arc::downgrade(self), key: key.clone() }))
         } else if let Some(idle) = oldest_idle(state) {
             // An idle connection elsewhere gives way.
             let mut permit = idle.connection.permit;
             state.move_permit(&mut permit, key);
-            Ok(Lease::Open(permit))
+            Some(Lease::Open(permit))
         } else {
-            Err(QueueConstraint::Total)
+            None
         };
         for idle in stale {
             state.forget(idle.connection.permit);
@@ -274,17 +237,24 @@ impl Shared {
         result
     }
 
+    /// The host of the waiter that came first among those whose host has room.
+    fn first_waiter(&self, state: &State) -> Option<HostKey> {
+        state
+            .hosts
+            .iter()
+            .filter(|(_, host)| self.limits.allows_host(host.open))
+            .filter_map(|(key, host)| {
+                let waiter = host.waiters.iter().find(|waiter| !waiter.grant.is_closed())?;
+                Some((waiter.ticket, key))
+            })
+            .min_by_key(|(ticket, _)| *ticket)
+            .map(|(_, key)| key.clone())
+    }
+
     /// Hands freed room to the waiter that came first among those it fits.
     fn serve_waiters(self: &Arc<Self>, state: &mut State) {
         while self.limits.allows_total(state.total_open) {
-            let first = state
-                .hosts
-                .iter()
-                .filter(|(_, host)| self.limits.allows_host(host.open))
-                .filter_map(|(key, host)| host.waiters.front().map(|w| (w.ticket, key)))
-                .min_by_key(|(ticket, _)| *ticket)
-                .map(|(_, key)| key.clone());
-            let Some(key) = first else { return };
+            let Some(key) = self.first_waiter(state) else { return };
             let Some(host) = state.hosts.get_mut(&key) else { return };
             let Some(waiter) = host.waiters.pop_front() else { return };
             if waiter.grant.is_closed() {
@@ -310,6 +280,23 @@ fn oldest_idle(state: &mut State) -> Option<Idle> {
 }
 
 impl State {
+    /// Queues a request for a host.
+    fn wait(&mut self, key: &HostKey, limit: usize) -> Result<oneshot::Receiver<Lease>, NoLease> {
+        let ticket = self.next_ticket;
+        let host = self.hosts.entry(key.clone()).or_default();
+        if host.waiters.len() >= limit {
+            // Those that gave up hold no place.
+            host.waiters.retain(|waiter| !waiter.grant.is_closed());
+            if host.waiters.len() >= limit {
+                return Err(NoLease::QueueFull(limit));
+            }
+        }
+        let (grant, receiver) = oneshot::channel();
+        host.waiters.push_back(Waiter { ticket, grant });
+        self.next_ticket += 1;
+        Ok(receiver)
+    }
+
     /// Ends a permit while the lock is held.
     fn forget(&mut self, mut permit: Permit) {
         permit.pool = Weak::new();
@@ -359,7 +346,7 @@ mod tests {
     }
 
     async fn permit(pool: &Pool, key: &HostKey) -> Permit {
-        match pool.acquire(key).await.expect("open").lease {
+        match pool.acquire(key).await.expect("open") {
             Lease::Open(permit) => permit,
             Lease::Kept(..) => panic!("nothing was kept"),
         }
@@ -373,13 +360,15 @@ mod tests {
         let _second = permit(&pool, &a).await;
         let waiting = tokio::spawn({
             let (pool, a) = (pool.clone(), a.clone());
-            async move { pool.acquire(&a).await.expect("open").queued }
+            async move { pool.acquire(&a).await.expect("open") }
         });
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
         assert_eq!(pool.open(&a), (2, 2));
         drop(first);
-        assert_eq!(waiting.await.expect("served"), Some(QueueConstraint::PerHost));
+        let served = waiting.await.expect("served");
+        assert_eq!(pool.open(&a), (2, 2));
+        drop(served);
         assert_eq!(pool.open(&a), (1, 1));
     }
 
@@ -392,7 +381,6 @@ mod tests {
             let (pool, sender) = (pool.clone(), sender.clone());
             tokio::spawn(async move {
                 let acquired = pool.acquire(&key(name)).await.expect("open");
-                assert_eq!(acquired.queued, Some(QueueConstraint::Total));
                 sender.send(name).expect("open");
                 drop(acquired);
             });
@@ -418,5 +406,22 @@ mod tests {
         drop(held);
         assert_eq!(pool.open(&a), (0, 0));
         let _again = permit(&pool, &a).await;
+    }
+
+    #[tokio::test]
+    async fn a_queue_that_is_full_refuses_until_somebody_gives_up() {
+        let limits = PoolLimits { total: 1, waiting: 1, ..PoolLimits::default() };
+        let (pool, a) = (Pool::new(limits), key("a"));
+        let _held = permit(&pool, &a).await;
+        let waiting = tokio::spawn({
+            let (pool, a) = (pool.clone(), a.clone());
+            async move { pool.acquire(&a).await }
+        });
+        tokio::task::yield_now().await;
+        assert_eq!(pool.acquire(&a).await.err(), Some(NoLease::QueueFull(1)));
+        waiting.abort();
+        let _ = waiting.await;
+        let second = tokio::time::timeout(Duration::from_millis(1), pool.acquire(&a)).await;
+        assert!(second.is_err(), "it waits for a place instead of being refused");
     }
 }

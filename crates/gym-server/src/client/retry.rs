@@ -69,7 +69,10 @@ impl Policy {
                 backoff
             }
             (Self::Model, Failure::Status(status, retry_after)) => match status.as_u16() {
-                429 | 502 | 503 | 504 | 520 => retry_after.unwrap_or(backoff),
+                // A server that says "at once" is not hammered.
+                429 | 502 | 503 | 504 | 520 => {
+                    retry_after.map_or(backoff, |after| after.max(backoff))
+                }
                 500 if server_errors < SERVER_ERROR_TRIES => backoff,
                 _ => return None,
             },
@@ -130,6 +133,9 @@ mod tests {
         let busy = Failure::Status(StatusCode::TOO_MANY_REQUESTS, Some(wait));
         assert_eq!(next(Policy::Model, busy, 1, 0, Duration::ZERO), Some(wait));
         assert_eq!(next(Policy::Model, busy, 9, 0, Duration::from_secs(594)), None);
+        let at_once = Failure::Status(StatusCode::TOO_MANY_REQUESTS, Some(Duration::ZERO));
+        let backoff = Duration::from_millis(400);
+        assert_eq!(next(Policy::Model, at_once, 3, 0, Duration::ZERO), Some(backoff));
         for code in [502, 503, 504, 520] {
             assert!(next(Policy::Model, status(code), 5, 0, Duration::ZERO).is_some(), "{code}");
         }

@@ -9,13 +9,41 @@ use lens::{Span, SpanKind};
 
 use super::ClientConfig;
 use super::error::ClientError;
-use super::outgoing::{ClientReply, Timings};
+use super::outgoing::ClientReply;
 use crate::http::Carrier;
 use crate::instance::{Endpoint, EndpointKind};
 
-/// The span of one logical request; every attempt is an event of it.
+/// What an attempt is doing, and since when.
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    Idle,
+    WaitingForConnection(Instant),
+    Connecting(Instant),
+    AwaitingReply(Instant),
+    BackingOff(Instant),
+}
+
+/// The attempt under way.
+#[derive(Debug)]
+struct Attempt {
+    started: Instant,
+    timings: Timings,
+    backoff: Duration,
+}
+
+/// What one attempt measured.
+#[derive(Clone, Copy, Debug, Default)]
+struct Timings {
+    pool_wait: Duration,
+    connect: Duration,
+    first_byte: Duration,
+}
+
+/// The span of one logical request; every attempt is an event of it, also one that was cut off.
 pub(super) struct CallSpan {
     span: Span,
+    phase: Phase,
+    attempt: Option<Attempt>,
     tries: u32,
     pool_wait: Duration,
     connect: Duration,
@@ -71,6 +99,8 @@ impl CallSpan {
     fn around(span: Span) -> Self {
         Self {
             span,
+            phase: Phase::Idle,
+            attempt: None,
             tries: 0,
             pool_wait: Duration::ZERO,
             connect: Duration::ZERO,
@@ -118,35 +148,87 @@ impl CallSpan {
         } else {
             context.inject(&mut set);
         }
-        if !injected {
+        if !injected && !gym_telemetry::is_active() {
             carrier.copy_to(headers, baggage);
         }
     }
 
-    /// Notes one attempt.
-    pub(super) fn attempt(
-        &mut self,
-        number: u32,
-        started: Instant,
-        timings: &Timings,
-        backoff: Duration,
-        result: &Result<ClientReply, ClientError>,
-    ) {
-        if !self.span.is_recording() {
+    /// An attempt begins, after this back-off.
+    pub(super) fn begin_attempt(&mut self, backoff: Duration) {
+        self.leave();
+        self.attempt =
+            Some(Attempt { started: Instant::now(), timings: Timings::default(), backoff });
+    }
+
+    /// The attempt waits for a connection.
+    pub(super) fn waits_for_connection(&mut self) {
+        self.enter(Phase::WaitingForConnection);
+    }
+
+    /// The attempt opens a connection.
+    pub(super) fn connects(&mut self) {
+        self.enter(Phase::Connecting);
+    }
+
+    /// The request is on its way.
+    pub(super) fn awaits_reply(&mut self) {
+        self.enter(Phase::AwaitingReply);
+    }
+
+    /// The head of the reply is there.
+    pub(super) fn reply_begins(&mut self) {
+        self.leave();
+    }
+
+    /// The attempt ended and another one follows later.
+    pub(super) fn backs_off(&mut self) {
+        self.enter(Phase::BackingOff);
+    }
+
+    fn enter(&mut self, phase: fn(Instant) -> Phase) {
+        self.leave();
+        self.phase = phase(Instant::now());
+    }
+
+    /// Adds the time of the current phase to the attempt it belongs to.
+    fn leave(&mut self) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Idle);
+        let Some(attempt) = &mut self.attempt else {
+            if let Phase::BackingOff(since) = phase {
+                self.backoff += since.elapsed();
+            }
             return;
+        };
+        match phase {
+            Phase::Idle | Phase::BackingOff(_) => {}
+            Phase::WaitingForConnection(since) => attempt.timings.pool_wait += since.elapsed(),
+            Phase::Connecting(since) => attempt.timings.connect += since.elapsed(),
+            Phase::AwaitingReply(since) => attempt.timings.first_byte += since.elapsed(),
         }
-        self.tries = number;
-        self.pool_wait += timings.pool_wait;
-        self.connect += timings.connect;
-        self.first_byte += timings.first_byte;
-        self.backoff += backoff;
-        let started_nanos = lens::now_unix_nanos().saturating_sub(nanos(started.elapsed()));
+    }
+
+    /// Ends the attempt under way with its result.
+    pub(super) fn end_attempt(&mut self, result: &Result<ClientReply, ClientError>) {
         let outcome = match result {
             Ok(reply) => {
                 (semconv::HTTP_RESPONSE_STATUS_CODE, i64::from(reply.status.as_u16()).into())
             }
             Err(error) => (semconv::HTTP_ATTEMPT_REASON, error.error_type().into()),
         };
+        self.note_attempt(outcome);
+    }
+
+    fn note_attempt(&mut self, outcome: (&'static str, lens::Value)) {
+        self.leave();
+        let Some(Attempt { started, timings, backoff }) = self.attempt.take() else { return };
+        if !self.span.is_recording() {
+            return;
+        }
+        self.tries += 1;
+        self.pool_wait += timings.pool_wait;
+        self.connect += timings.connect;
+        self.first_byte += timings.first_byte;
+        let started_nanos = lens::now_unix_nanos().saturating_sub(nanos(started.elapsed()));
         let attributes: [(&'static str, lens::Value); 5] = [
             (semconv::HTTP_POOL_WAIT_NANOS, nanos(timings.pool_wait).into()),
             (semconv::HTTP_CONNECT_NANOS, nanos(timings.connect).into()),
@@ -157,12 +239,19 @@ impl CallSpan {
         self.span.event_at(event::HTTP_ATTEMPT, started_nanos, &attributes);
     }
 
+    /// Notes an attempt or a back-off that was cut off.
+    fn cut_off(&mut self, reason: &'static str) {
+        self.note_attempt((semconv::HTTP_ATTEMPT_REASON, reason.into()));
+    }
+
     /// Ends the span with the outcome of the whole request.
     pub(super) fn finish(mut self, result: &Result<ClientReply, ClientError>) {
         self.finished = true;
         if !self.span.is_recording() {
             return;
         }
+        // The limit of the whole request cuts off what is under way.
+        self.cut_off(value::retry_reason::TIMEOUT);
         self.write_sums();
         match result {
             Ok(reply) => {
@@ -193,6 +282,7 @@ impl CallSpan {
 impl Drop for CallSpan {
     fn drop(&mut self) {
         if !self.finished && self.span.is_recording() {
+            self.cut_off(value::outcome::CANCELLED);
             self.write_sums();
             self.span.set(semconv::CANCELLED, true);
         }

@@ -33,7 +33,7 @@ const PIECES: u32 = 10;
 
 impl ReplyBody {
     pub(crate) fn new(data: Bytes, span: RequestSpan, delivery: Delivery) -> Self {
-        if data.is_empty() {
+        if data.is_empty() || span.is_head() {
             span.complete();
             return Self { data: None, span: None, pace: None };
         }

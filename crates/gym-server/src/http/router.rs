@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use gym_telemetry::semconv::value::outcome;
 use gym_telemetry::{metrics, semconv};
 use http::Method;
 use lens::metrics::BoundHistogram;
@@ -25,12 +26,13 @@ pub(crate) struct Route {
     pub(crate) template: &'static str,
     /// Name of the SERVER span.
     pub(crate) span_name: &'static str,
-    durations: Mutex<Vec<(u16, BoundHistogram)>>,
+    durations: Mutex<Vec<(Option<u16>, BoundHistogram)>>,
 }
 
 impl Route {
-    /// Records the duration of one request that ended with `status`.
-    pub(crate) fn record(&self, status: u16, seconds: f64) {
+    /// Records the duration of one request that ended with `status`; without one its caller went
+    /// away before there was a reply.
+    pub(crate) fn record(&self, status: Option<u16>, seconds: f64) {
         let mut durations = self.durations.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, bound)) = durations.iter().find(|(known, _)| *known == status) {
             bound.record(seconds);
@@ -40,11 +42,16 @@ impl Route {
             (semconv::HTTP_REQUEST_METHOD, self.method.as_str().to_owned().into()),
             (semconv::URL_SCHEME, "http".into()),
             (semconv::HTTP_ROUTE, self.template.into()),
-            (semconv::HTTP_RESPONSE_STATUS_CODE, i64::from(status).into()),
             (semconv::NETWORK_PROTOCOL_VERSION, "1.1".into()),
         ];
-        if status >= 500 {
-            attributes.push((semconv::ERROR_TYPE, status.to_string().into()));
+        match status {
+            Some(status) => {
+                attributes.push((semconv::HTTP_RESPONSE_STATUS_CODE, i64::from(status).into()));
+                if status >= 500 {
+                    attributes.push((semconv::ERROR_TYPE, status.to_string().into()));
+                }
+            }
+            None => attributes.push((semconv::ERROR_TYPE, outcome::CANCELLED.into())),
         }
         let bound = metrics::HTTP_SERVER_DURATION.bind(&attributes);
         bound.record(seconds);

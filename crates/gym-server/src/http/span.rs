@@ -16,6 +16,7 @@ use crate::rollout::RolloutId;
 pub(crate) struct RequestSpan {
     span: Span,
     route: Option<Arc<Route>>,
+    is_head: bool,
     status: Option<StatusCode>,
     started: Instant,
     done: bool,
@@ -32,14 +33,15 @@ impl RequestSpan {
         parent: &Context,
     ) -> Self {
         // Health checks make no spans and no metric: they would drown the rollouts.
-        let is_health_check = *method == Method::GET && path == "/";
+        let is_health_check = path == "/" && (*method == Method::GET || *method == Method::HEAD);
         let span = if SERVER.is_enabled() && !is_health_check {
             start_span(route.map(|route| &**route), method, path, headers, peer, parent)
         } else {
             Span::disabled()
         };
         let route = route.filter(|_| gym_telemetry::is_active() && !is_health_check).cloned();
-        Self { span, route, status: None, started: Instant::now(), done: false }
+        let is_head = *method == Method::HEAD;
+        Self { span, route, is_head, status: None, started: Instant::now(), done: false }
     }
 
     /// The context that the handler runs in.
@@ -71,6 +73,11 @@ impl RequestSpan {
         }
     }
 
+    /// Whether the reply has a head only, whatever its body.
+    pub(crate) fn is_head(&self) -> bool {
+        self.is_head
+    }
+
     /// Ends the span: the last byte of the reply was handed over.
     pub(crate) fn complete(mut self) {
         self.done = true;
@@ -83,8 +90,7 @@ impl Drop for RequestSpan {
             self.span.set(semconv::CANCELLED, true);
         }
         if let Some(route) = &self.route {
-            // 499: the caller went away.
-            let status = self.status.map_or(499, |status| status.as_u16());
+            let status = self.status.map(|status| status.as_u16());
             route.record(status, self.started.elapsed().as_secs_f64());
         }
     }
@@ -106,7 +112,13 @@ fn start_span(
     if !span.is_recording() {
         return span;
     }
-    span.set(semconv::HTTP_REQUEST_METHOD, known_method(method));
+    match known_method(method) {
+        UNKNOWN_METHOD => {
+            span.set(semconv::HTTP_REQUEST_METHOD, "_OTHER");
+            span.set(semconv::HTTP_REQUEST_METHOD_ORIGINAL, method.as_str());
+        }
+        known => span.set(semconv::HTTP_REQUEST_METHOD, known),
+    }
     if let Some(route) = route {
         span.set(semconv::HTTP_ROUTE, route.template);
     }
@@ -114,9 +126,10 @@ fn start_span(
     span.set(semconv::URL_SCHEME, "http");
     span.set(semconv::NETWORK_PROTOCOL_VERSION, "1.1");
     if let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) {
+        // An address in brackets has colons of its own.
         let (address, port) = match host.rsplit_once(':') {
-            Some((address, port)) => (address, port.parse::<i64>().ok()),
-            None => (host, None),
+            Some((address, port)) if !host.ends_with(']') => (address, port.parse::<i64>().ok()),
+            _ => (host, None),
         };
         span.set(semconv::SERVER_ADDRESS, address);
         if let Some(port) = port {
@@ -127,7 +140,10 @@ fn start_span(
     span
 }
 
-/// The method, or what the conventions put in place of one that is not known.
+/// What the conventions put in place of a method that is not known, in the names of spans.
+const UNKNOWN_METHOD: &str = "HTTP";
+
+/// The method, or its replacement in the names of spans.
 fn known_method(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",
@@ -139,6 +155,6 @@ fn known_method(method: &Method) -> &'static str {
         "PATCH" => "PATCH",
         "TRACE" => "TRACE",
         "CONNECT" => "CONNECT",
-        _ => "HTTP",
+        _ => UNKNOWN_METHOD,
     }
 }
