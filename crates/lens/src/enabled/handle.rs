@@ -92,6 +92,12 @@ fn json_warning(config: &LensConfig) -> Vec<String> {
     if asked { vec![warning.to_owned()] } else { Vec::new() }
 }
 
+/// The middle and the end of a time that begins now.
+fn halves(timeout: Duration) -> (Instant, Instant) {
+    let now = Instant::now();
+    (now + timeout / 2, now + timeout)
+}
+
 struct Inner {
     pipeline: Option<Arc<Pipeline>>,
     metrics: Option<MetricReader>,
@@ -122,25 +128,40 @@ impl TelemetryHandle {
     }
 
     /// Exports what ended before the call; false when that takes longer than `timeout`.
+    ///
+    /// Metrics go when the spans are out, because they tell what became of these, and halfway through the time at
+    /// the latest: a slow endpoint for spans does not cost the metrics.
     pub fn force_flush(&self, timeout: Duration) -> bool {
-        let deadline = Instant::now() + timeout;
         let Some(inner) = &self.inner else { return true };
-        let spans = inner.pipeline.as_ref().is_none_or(|pipeline| pipeline.flush(timeout));
-        let left = deadline.saturating_duration_since(Instant::now());
-        inner.metrics.as_ref().is_none_or(|metrics| metrics.flush(left)) && spans
+        let (halfway, deadline) = halves(timeout);
+        let spans = inner.pipeline.as_ref().map(|pipeline| (pipeline, pipeline.begin_flush()));
+        let wait_spans = |until| match spans {
+            Some((pipeline, ticket)) => pipeline.wait_flushed(ticket, until),
+            None => true,
+        };
+        wait_spans(halfway);
+        let metrics = inner.metrics.as_ref().map(|metrics| (metrics, metrics.begin_flush()));
+        let spans = wait_spans(deadline);
+        metrics.is_none_or(|(metrics, ticket)| metrics.wait(ticket, deadline)) && spans
     }
 
     /// Switches every group off, exports what is left and stops the threads; false when that takes longer.
     ///
-    /// May be called again, from any thread; the first call decides what is still sent.
+    /// Spans and metrics share the time as in [`TelemetryHandle::force_flush`]; spans that are not on their way at
+    /// its end are dropped and counted. May be called again, from any thread; the first call decides what is sent.
     pub fn shutdown(&self, timeout: Duration) -> bool {
-        let deadline = Instant::now() + timeout;
         let Some(inner) = &self.inner else { return true };
+        let (halfway, deadline) = halves(timeout);
         ACTIVE.store(false, Ordering::Relaxed);
         group::disable_all();
-        let spans = inner.pipeline.as_ref().is_none_or(|pipeline| pipeline.shut_down(timeout));
-        let left = deadline.saturating_duration_since(Instant::now());
-        inner.metrics.as_ref().is_none_or(|metrics| metrics.shut_down(left)) && spans
+        let pipeline = inner.pipeline.as_ref();
+        if let Some(pipeline) = pipeline {
+            pipeline.begin_shut_down(deadline);
+            pipeline.wait_stopped(halfway);
+        }
+        let metrics = inner.metrics.as_ref().map(|metrics| (metrics, metrics.begin_shut_down()));
+        let spans = pipeline.is_none_or(|pipeline| pipeline.wait_stopped(deadline));
+        metrics.is_none_or(|(metrics, ticket)| metrics.wait_stopped(ticket, deadline)) && spans
     }
 
     /// What became of every span that ended.

@@ -108,7 +108,7 @@ struct Control {
     flush_asked: u64,
     flush_done: u64,
     stopped: bool,
-    /// A deadline for what shutdown still sends.
+    /// Set by shutdown: what is not on its way by then is dropped and counted.
     deadline: Option<Instant>,
 }
 
@@ -251,13 +251,17 @@ impl Pipeline {
         PipelineSnapshot { ended, exported, rejected, dropped, queued: ended.saturating_sub(gone) }
     }
 
-    /// Exports what ended before the call; false when that takes longer.
-    pub(super) fn flush(&self, timeout: Duration) -> bool {
-        let deadline = Instant::now() + timeout;
+    /// Asks for the export of what ended before the call; returns the ticket to wait with.
+    pub(super) fn begin_flush(&self) -> u64 {
         let mut control = lock(&self.control);
         control.flush_asked += 1;
-        let ticket = control.flush_asked;
         self.wake();
+        control.flush_asked
+    }
+
+    /// Waits for the export of a ticket; false when it is not done by the deadline.
+    pub(super) fn wait_flushed(&self, ticket: u64, deadline: Instant) -> bool {
+        let mut control = lock(&self.control);
         while control.flush_done < ticket && !control.stopped {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -269,13 +273,16 @@ impl Pipeline {
         true
     }
 
-    /// Refuses further spans and exports what is left; false when that takes longer.
-    pub(super) fn shut_down(&self, timeout: Duration) -> bool {
-        let deadline = Instant::now() + timeout;
+    /// Refuses further spans and asks for the export of what is left, up to the deadline.
+    pub(super) fn begin_shut_down(&self, deadline: Instant) {
         self.closed.store(true, Ordering::Relaxed);
-        let mut control = lock(&self.control);
-        control.deadline.get_or_insert(deadline);
+        lock(&self.control).deadline.get_or_insert(deadline);
         self.wake();
+    }
+
+    /// Waits for the end of the thread; false when it does not come by the deadline.
+    pub(super) fn wait_stopped(&self, deadline: Instant) -> bool {
+        let mut control = lock(&self.control);
         while !control.stopped {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -388,6 +395,18 @@ impl Worker {
         if spans == 0 {
             return;
         }
+        if lock(&self.pipeline.control).deadline.is_some_and(|deadline| Instant::now() >= deadline)
+        {
+            self.pipeline.counters.shut_down.fetch_add(spans as u64, Ordering::Release);
+        } else {
+            self.export(&scopes, spans);
+        }
+        // Room is given back only now, so that the bound holds for what is in flight too.
+        self.pipeline.queued_bytes.fetch_sub(bytes + spans * FRAME_HEADER, Ordering::Relaxed);
+        self.pipeline.queued_spans.fetch_sub(spans, Ordering::Relaxed);
+    }
+
+    fn export(&mut self, scopes: &BTreeMap<u16, Vec<u8>>, spans: usize) {
         let mut request = Vec::new();
         let version = env!("CARGO_PKG_VERSION");
         let scopes = scopes.iter().map(|(scope, items)| {
@@ -416,9 +435,6 @@ impl Worker {
                 counters.export_failed.fetch_add(spans_total, Ordering::Release);
             }
         }
-        // Room is given back only now, so that the bound holds for what is in flight too.
-        self.pipeline.queued_bytes.fetch_sub(bytes + spans * FRAME_HEADER, Ordering::Relaxed);
-        self.pipeline.queued_spans.fetch_sub(spans, Ordering::Relaxed);
     }
 }
 

@@ -36,17 +36,20 @@ struct Shared {
 }
 
 impl Shared {
-    /// Asks for an export and waits for it.
-    fn ask(&self, timeout: Duration, ask: impl FnOnce(&mut Control)) -> bool {
-        let deadline = Instant::now() + timeout;
+    /// Asks for an export; returns the ticket to wait with.
+    fn ask(&self, ask: impl FnOnce(&mut Control)) -> u64 {
         let mut control = lock(&self.control);
-        if control.stopped {
-            return true;
+        if !control.stopped {
+            control.flush_asked += 1;
+            ask(&mut control);
+            self.changed.notify_all();
         }
-        control.flush_asked += 1;
-        let ticket = control.flush_asked;
-        ask(&mut control);
-        self.changed.notify_all();
+        control.flush_asked
+    }
+
+    /// Waits for the export of a ticket; false when it is not done by the deadline.
+    fn wait(&self, ticket: u64, deadline: Instant) -> bool {
+        let mut control = lock(&self.control);
         while control.flush_done < ticket && !control.stopped {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -101,14 +104,24 @@ impl MetricReader {
         Ok(Some(Self { shared }))
     }
 
-    /// Exports now; false when that takes longer.
-    pub(in crate::enabled) fn flush(&self, timeout: Duration) -> bool {
-        self.shared.ask(timeout, |_| {})
+    /// Asks for an export; returns the ticket to wait with.
+    pub(in crate::enabled) fn begin_flush(&self) -> u64 {
+        self.shared.ask(|_| {})
     }
 
-    /// Exports a last time and stops; false when that takes longer.
-    pub(in crate::enabled) fn shut_down(&self, timeout: Duration) -> bool {
-        let done = self.shared.ask(timeout, |control| control.stopping = true);
+    /// Asks for a last export and the end of the thread; returns the ticket to wait with.
+    pub(in crate::enabled) fn begin_shut_down(&self) -> u64 {
+        self.shared.ask(|control| control.stopping = true)
+    }
+
+    /// Waits for what was asked for; false when it is not done by the deadline.
+    pub(in crate::enabled) fn wait(&self, ticket: u64, deadline: Instant) -> bool {
+        self.shared.wait(ticket, deadline)
+    }
+
+    /// As [`MetricReader::wait`] for the end; nothing is recorded from then on.
+    pub(in crate::enabled) fn wait_stopped(&self, ticket: u64, deadline: Instant) -> bool {
+        let done = self.wait(ticket, deadline);
         set_enabled(false);
         done
     }
