@@ -139,7 +139,7 @@ impl<D: Dispatch> Driver<D> {
         Arc::clone(&self.shared.counters)
     }
 
-    /// Makes the rollouts. Whatever happens, the files hold whole lines at the end.
+    /// Makes the rollouts. Whatever happens, the files hold whole lines at the end; a panic goes on then.
     pub async fn run(self, cancel: Cancel) -> Driven<D> {
         let Driver { shared, limits, planned } = self;
         let look_ahead = (limits.concurrency / 4).clamp(1, MAX_LOOK_AHEAD);
@@ -159,6 +159,7 @@ impl<D: Dispatch> Driver<D> {
         let abort_is_asked = async { cancel.clone().reached(Stop::Now).await };
         tokio::pin!(stop_is_asked, grace_is_over, abort_is_asked);
         let mut stopping = false;
+        let mut panic = None;
         loop {
             tokio::select! {
                 biased;
@@ -171,7 +172,10 @@ impl<D: Dispatch> Driver<D> {
                 () = &mut grace_is_over => break,
                 ended = tasks.join_next() => match ended {
                     None => break,
-                    Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                    Some(Err(error)) if error.is_panic() => {
+                        panic = Some(error.into_panic());
+                        break;
+                    }
                     Some(_) => {}
                 }
             }
@@ -181,6 +185,9 @@ impl<D: Dispatch> Driver<D> {
         writer.abort();
         let _ = writer.await;
         shared.flush();
+        if let Some(panic) = panic {
+            std::panic::resume_unwind(panic);
+        }
 
         let shared = Arc::into_inner(shared).expect("every task that shared it has ended");
         let sink = shared.sink.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -58,6 +58,7 @@ impl LineFile {
 
     /// The buffer to which one line is to be appended without its line break; then call [`LineFile::line_ended`].
     pub fn line(&mut self) -> &mut Vec<u8> {
+        self.drop_unfinished();
         &mut self.pending
     }
 
@@ -65,6 +66,12 @@ impl LineFile {
     pub fn line_ended(&mut self) {
         self.pending.push(b'\n');
         self.pending_lines += 1;
+    }
+
+    /// Forgets a line whose writer panicked before its end.
+    fn drop_unfinished(&mut self) {
+        let whole = memchr::memrchr(b'\n', &self.pending).map_or(0, |at| at + 1);
+        self.pending.truncate(whole);
     }
 
     /// Lines written by this process.
@@ -79,6 +86,7 @@ impl LineFile {
 
     /// Writes what waits. After an error the file holds whole lines only, and every line that got through is counted.
     pub fn flush(&mut self) -> Result<(), CollectError> {
+        self.drop_unfinished();
         let mut written = 0;
         let failure = loop {
             if written == self.pending.len() {

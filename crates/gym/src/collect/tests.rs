@@ -326,6 +326,20 @@ fn a_second_stop_does_not_wait() {
 }
 
 #[test]
+fn a_panic_does_not_cost_the_rollouts_that_were_done() {
+    let mut fixture = Fixture::with_rows(3);
+    fixture.options.concurrency = Some(1);
+    let agents = FakeAgents::new(|task| {
+        assert!(task < 2, "an agent that panics");
+        Some(Ok((200, good_reply())))
+    });
+    let run = std::panic::AssertUnwindSafe(|| fixture.run(agents));
+    let panic = std::panic::catch_unwind(run).unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"an agent that panics"));
+    assert_eq!(tasks(&fixture.rows("out.jsonl")), [0, 1]);
+}
+
+#[test]
 fn a_rollout_over_its_time_is_a_failure() {
     let mut fixture = Fixture::with_rows(2);
     fixture.options.rollout_timeout = Some(std::time::Duration::from_secs(5));
