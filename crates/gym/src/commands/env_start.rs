@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::args::EnvStartArgs;
-use crate::commands::block_on;
+use crate::commands::{HURRIED_FLUSH, block_on, flush_telemetry};
 use crate::exit::ExitStatus;
 use crate::fleet::{Fleet, FleetOptions, interrupted};
 use crate::printer::Printer;
@@ -39,15 +39,17 @@ pub fn run(
             tokio::time::sleep(SAME_SIGNAL).await;
             interrupted().await
         };
-        tokio::select! {
-            _ = fleet.stop() => {}
+        let stopped = tokio::select! {
+            _ = fleet.stop() => true,
             _ = again => {
                 printer.warn("not waiting for the servers to stop; they end by themselves");
-                return Ok(ExitStatus::Interrupted);
+                flush_telemetry(HURRIED_FLUSH).await;
+                false
             }
-        }
+        };
         match failure {
             Some(failure) => Err(failure.into()),
+            None if !stopped => Ok(ExitStatus::Interrupted),
             None => {
                 printer.say(FINISHED);
                 Ok(ExitStatus::Done)

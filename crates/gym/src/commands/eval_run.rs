@@ -15,7 +15,7 @@ use crate::collect::{
     self, Cancel, Canceller, CollectSummary, FleetAgents, OptionsError, PreparedRun, Stop,
     cancellation,
 };
-use crate::commands::block_on;
+use crate::commands::{HURRIED_FLUSH, block_on, flush_telemetry};
 use crate::exit::ExitStatus;
 use crate::fleet::head::CONFIG_PATH;
 use crate::fleet::{Fleet, FleetError, FleetOptions, probe};
@@ -28,7 +28,7 @@ const HEAD_LIMIT: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How many looks in a row must fail.
 const FAILED_LOOKS: u32 = 3;
-const FLUSH_MILLIS: u64 = 5_000;
+const FLUSH_LIMIT: Duration = Duration::from_secs(5);
 const JSON_KEY: &str = "json";
 
 pub fn run(args: &EvalRunArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
@@ -93,6 +93,7 @@ async fn attached(config: &GlobalConfig, printer: &Printer) -> Result<Ended, any
     let (canceller, cancel) = cancellation();
     let canceller = Arc::new(canceller);
     let signals = stop_on_signals(Arc::clone(&canceller), printer.clone())?;
+    let mut at_once = cancel.clone();
     let mut failure: Option<FleetError> = None;
     let result = {
         let collecting = collect_from(run, &fleet, patience, telemetry, printer, cancel);
@@ -107,8 +108,12 @@ async fn attached(config: &GlobalConfig, printer: &Printer) -> Result<Ended, any
             }
         }
     };
+    tokio::select! {
+        biased;
+        () = at_once.reached(Stop::Now) => flush_telemetry(HURRIED_FLUSH).await,
+        () = flush_telemetry(FLUSH_LIMIT) => {}
+    }
     signals.abort();
-    let _ = tokio::task::spawn_blocking(|| gym_telemetry::shutdown_telemetry(FLUSH_MILLIS)).await;
     Ok(Ended { summary: result?, failure: failure.map(Into::into) })
 }
 
@@ -146,7 +151,7 @@ async fn serving(
     tokio::select! {
         _ = fleet.stop() => {}
         // The servers end when their pipes close with us.
-        () = at_once.reached(Stop::Now) => {}
+        () = at_once.reached(Stop::Now) => flush_telemetry(HURRIED_FLUSH).await,
     }
     signals.abort();
     Ok(Ended { summary: result?, failure: failure.map(Into::into) })

@@ -15,12 +15,16 @@ mod trace_list;
 mod trace_show;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{Cli, Command, ConfigCommand, EnvCommand, EvalCommand, TraceCommand};
 use crate::printer::Printer;
+
+/// How long telemetry may take to flush where nobody wants to wait any more.
+const HURRIED_FLUSH: Duration = Duration::from_millis(500);
 
 /// Runs the command that was typed.
 pub fn dispatch(cli: &Cli, printer: &Printer) -> Result<ExitCode, anyhow::Error> {
@@ -49,10 +53,19 @@ pub fn block_on<T>(
         .enable_all()
         .build()
         .context("failed to start the runtime")?;
-    runtime.block_on(async {
+    let result = runtime.block_on(async {
         survive_file_size_limit();
         future.await
-    })
+    });
+    // A flush that was given up may still be going on.
+    runtime.shutdown_timeout(HURRIED_FLUSH);
+    result
+}
+
+/// Ends the telemetry of this process without holding up the runtime.
+async fn flush_telemetry(limit: Duration) {
+    let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+    let _ = tokio::task::spawn_blocking(move || gym_telemetry::shutdown_telemetry(millis)).await;
 }
 
 /// A write beyond the file-size limit becomes an error that names the file, in place of a signal that kills.

@@ -161,6 +161,45 @@ fn a_dead_server_ends_the_fleet_with_its_name() {
 }
 
 #[test]
+fn a_dead_server_is_said_even_when_nobody_waits_for_the_rest_to_stop() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = dir.path().join("responses_api_models/scripted_model");
+    std::fs::create_dir_all(&server).expect("made");
+    // Serves, and takes no notice of being told to end.
+    write_program(
+        &server.join("app.sh"),
+        "#!/bin/sh\ntrap '' TERM\n\"$GYM\" serve-instance\nexec sleep 30\n",
+    );
+    let mut supervisor = Supervisor::ready(|command| {
+        command
+            .env("GYM", env!("CARGO_BIN_EXE_gym"))
+            .arg("++policy_model.responses_api_models.scripted_model.entrypoint=app.sh")
+            .arg("--search-dir")
+            .arg(dir.path());
+    });
+    let (first, rest): (Vec<_>, Vec<_>) = supervisor
+        .servers()
+        .into_iter()
+        .filter(|(name, _)| name != "policy_model")
+        .partition(|(name, _)| name == "example_single_tool_call");
+    let pid = Pid::from_raw(first[0].1 as i32).expect("a pid");
+    kill_process(pid, Signal::KILL).expect("it runs");
+    assert!(eventually(SOON, || all_gone(&rest)), "the fleet does not stop");
+    let mut status = None;
+    let ended = eventually(Duration::from_secs(6), || {
+        supervisor.signal(Signal::INT);
+        std::thread::sleep(Duration::from_millis(200));
+        status = supervisor.process.try_wait().expect("it can be waited for");
+        status.is_some()
+    });
+    assert!(ended, "it waits for a server that does not end:\n{}", supervisor.stderr());
+    let stderr = supervisor.end().1;
+    assert_eq!(status.and_then(|status| status.code()), Some(1), "{stderr}");
+    assert!(stderr.contains("not waiting for the servers"), "{stderr}");
+    assert!(stderr.contains("error: example_single_tool_call ended"), "{stderr}");
+}
+
+#[test]
 fn a_taken_port_is_said_with_its_holder_and_the_key_to_change() {
     let holder = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = holder.local_addr().expect("bound").port();
@@ -214,7 +253,8 @@ fn telemetry_lines_go_to_stdout_and_to_the_log_of_their_server() {
             "start_head_server",
             "spawn_servers",
             "wait_for_head_server",
-            "wait_for_servers"
+            "wait_for_servers",
+            "wait_for_model_endpoints"
         ]
     );
     let started: Vec<&Value> =
