@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -246,23 +246,43 @@ fn check_builtins(config: &GlobalConfig) -> Result<(), FleetError> {
 
 /// Finds taken ports before anything is started, while their holder can be told from ours.
 fn check_ports(instances: &[Instance]) -> Result<(), FleetError> {
-    let mut owners: HashMap<u16, &str> = HashMap::new();
+    let mut owners: Vec<(&Instance, Vec<IpAddr>)> = Vec::new();
     for instance in instances.iter().filter(|instance| instance.port != 0) {
         let key = port_key(instance);
-        if let Some(first) = owners.insert(instance.port, &instance.name) {
+        let host = instance.host.trim_start_matches('[').trim_end_matches(']');
+        let addresses = addresses(host);
+        let clash = owners.iter().find(|(owner, of_owner)| {
+            owner.port == instance.port
+                && (owner.host == instance.host || share_an_address(of_owner, &addresses))
+        });
+        if let Some((first, _)) = clash {
             return Err(FleetError::SharedPort {
-                first: first.to_owned(),
+                first: first.name.clone(),
                 second: instance.name.clone(),
                 key,
                 port: instance.port,
             });
         }
-        let host = instance.host.trim_start_matches('[').trim_end_matches(']');
+        owners.push((instance, addresses));
         if let Err(error) = TcpListener::bind((host, instance.port)) {
             return Err(bind_error(&instance.name, key, &instance.host, instance.port, error));
         }
     }
     Ok(())
+}
+
+/// The addresses of a host; none when it has none, which binding then says.
+fn addresses(host: &str) -> Vec<IpAddr> {
+    let found = (host, 0).to_socket_addrs().into_iter().flatten();
+    found.map(|address| address.ip()).collect()
+}
+
+/// Whether two servers with the same port on these addresses are in each other's way.
+fn share_an_address(left: &[IpAddr], right: &[IpAddr]) -> bool {
+    let covers = |one: &IpAddr, other: &IpAddr| {
+        one == other || (one.is_unspecified() && (one.is_ipv6() || other.is_ipv4()))
+    };
+    left.iter().any(|one| right.iter().any(|other| covers(one, other) || covers(other, one)))
 }
 
 fn port_key(instance: &Instance) -> String {
@@ -448,4 +468,19 @@ fn head_yaml(config: &GlobalConfig) -> String {
         shown.insert(TELEMETRY_KEY_NAME.to_owned(), settings.effective_block().into());
     }
     GlobalConfig::to_yaml(&shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_port_serves_two_hosts_and_an_open_host_covers_every_other() {
+        let clash = |left: &str, right: &str| share_an_address(&addresses(left), &addresses(right));
+        assert!(!clash("127.0.0.1", "127.0.0.2"));
+        assert!(clash("127.0.0.1", "127.0.0.1"));
+        assert!(clash("127.0.0.1", "localhost"));
+        assert!(clash("0.0.0.0", "127.0.0.1") && clash("127.0.0.2", "0.0.0.0"));
+        assert!(clash("::", "127.0.0.1") && !clash("0.0.0.0", "::1"));
+    }
 }
