@@ -10,6 +10,7 @@ mod demo;
 mod env_test;
 mod exit;
 mod fleet;
+mod limits;
 mod printer;
 mod render;
 mod settings;

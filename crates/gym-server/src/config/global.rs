@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::closest::closest;
-use super::error::{ConfigError, Problem};
+use super::error::{ConfigError, Origin, Problem};
 use super::instances::{self, Candidate};
 use super::interpolate::Resolver;
 use super::marks::{Marks, Path, select};
@@ -263,6 +263,12 @@ impl GlobalConfig {
     #[must_use]
     pub fn get(&self, path: &str) -> Option<Value> {
         self.try_get(path).ok().flatten()
+    }
+
+    /// Where the value at a dotted path was written; unknown when it is a default.
+    #[must_use]
+    pub fn origin(&self, path: &str) -> Origin {
+        self.marks.find(path)
     }
 
     /// Where an instance listens.

@@ -37,7 +37,9 @@ pub use cancel::{Cancel, Canceller, Stop, cancellation};
 pub use error::CollectError;
 pub use fleet_agents::FleetAgents;
 pub use run::PreparedRun;
-pub use settings::{OptionsError, options, overrides};
+pub use settings::{
+    CONCURRENCY_KEY, OptionsError, ROLLOUT_TIMEOUT_KEY, options, overrides, run_limits,
+};
 pub use summary::CollectSummary;
 
 #[cfg(test)]

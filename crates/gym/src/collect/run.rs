@@ -24,7 +24,10 @@ use super::telemetry::RunTelemetry;
 use crate::printer::Printer;
 
 /// Rollouts in flight when nothing else is said: as many as the client opens connections to one server.
-const DEFAULT_CONCURRENCY: usize = 1024;
+pub const DEFAULT_CONCURRENCY: usize = 1024;
+
+/// How long rollouts in flight may go on after a gentle stop.
+pub const STOP_GRACE: Duration = Duration::from_secs(2);
 
 /// Where input rows come from.
 #[derive(Debug, Clone)]
@@ -65,7 +68,7 @@ impl CollectOptions {
             rows: RowOptions::default(),
             concurrency: None,
             rollout_timeout: None,
-            stop_grace: Duration::from_secs(2),
+            stop_grace: STOP_GRACE,
             resume: false,
             max_attempts: 3,
             aggregate: true,

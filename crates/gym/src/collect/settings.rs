@@ -11,7 +11,7 @@ use super::collate::{collate, parse_yaml, read_prompt};
 use super::error::CollectError;
 use super::files::RunFiles;
 use super::prepare::{NumRepeats, RowOptions};
-use super::run::{CollectOptions, Input};
+use super::run::{CollectOptions, DEFAULT_CONCURRENCY, Input, STOP_GRACE};
 use super::skills::skills_ref;
 use crate::args::EvalRunArgs;
 use crate::printer::Printer;
@@ -38,6 +38,8 @@ mod key {
     /// Ours: the reference has no limit.
     pub const ROLLOUT_TIMEOUT: &str = "rollout_timeout_seconds";
 }
+
+pub use key::{CONCURRENCY as CONCURRENCY_KEY, ROLLOUT_TIMEOUT as ROLLOUT_TIMEOUT_KEY};
 
 const SPLITS: [&str; 4] = ["train", "validation", "benchmark", "example"];
 const DEFAULT_MAX_ATTEMPTS: u32 = 3;
@@ -87,6 +89,30 @@ impl OptionsError {
             OptionsError::Collect(error) => error.into(),
         }
     }
+}
+
+/// What a run is bounded by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunLimits {
+    /// Rollouts in flight at most.
+    pub concurrency: usize,
+    /// How long a rollout may take once it is admitted.
+    pub rollout_timeout: Option<Duration>,
+    /// How long rollouts in flight may go on after a gentle stop.
+    pub stop_grace: Duration,
+    /// How often a rollout may fail before a resumed run gives it up.
+    pub max_attempts: u32,
+}
+
+/// Reads the limits of a run from `config`.
+pub fn run_limits(config: &GlobalConfig, printer: &Printer) -> Result<RunLimits, OptionsError> {
+    let settings = Settings { config };
+    Ok(RunLimits {
+        concurrency: settings.count(key::CONCURRENCY)?.unwrap_or(DEFAULT_CONCURRENCY),
+        rollout_timeout: settings.rollout_timeout()?,
+        stop_grace: STOP_GRACE,
+        max_attempts: max_attempts(config, printer),
+    })
 }
 
 /// Reads the options of a run from `config`; the datasets of a split are those of `fleet`.

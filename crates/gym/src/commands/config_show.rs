@@ -1,17 +1,18 @@
-//! `gym config show`: every telemetry setting, its value and who decided it.
+//! `gym config show`: every telemetry setting and every limit, its value and who decided it.
 
 use gym_telemetry::{Row, environment, resolve, telemetry_config_from_global_config};
 use serde_json::Value;
 
 use crate::args::ConfigShowArgs;
 use crate::exit::ExitStatus;
+use crate::limits::{self, Limit};
 use crate::printer::Printer;
 use crate::settings;
 
 pub fn run(args: &ConfigShowArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
     let flags = settings::model_overrides(&args.model);
-    let config = settings::load_data(&args.source, flags, printer)?.resolved()?;
-    let block = telemetry_config_from_global_config(&config)?;
+    let config = settings::load_data(&args.source, flags, printer)?;
+    let block = telemetry_config_from_global_config(&config.resolved()?)?;
     for warning in &block.warnings {
         printer.warn(warning);
     }
@@ -23,26 +24,40 @@ pub fn run(args: &ConfigShowArgs, printer: &Printer) -> Result<ExitStatus, anyho
         printer.warn(&warning);
     }
     let rows = settings.rows();
+    let limits = limits::of(&config, printer)?;
     let text = if args.json {
-        let rows: Vec<Value> = rows.iter().map(Row::to_json).collect();
+        let rows = rows.iter().map(Row::to_json);
+        let rows: Vec<Value> = rows.chain(limits.iter().map(Limit::to_json)).collect();
         serde_json::to_string_pretty(&rows)?
     } else {
-        table(&rows, args.origin)
+        let lines = rows.iter().map(of_row).chain(limits.iter().map(of_limit)).collect::<Vec<_>>();
+        table(&lines, args.origin)
     };
     printer.data(&text)?;
     Ok(ExitStatus::Done)
 }
 
-fn table(rows: &[Row], with_origin: bool) -> String {
-    let width =
-        |of: fn(&Row) -> &str| rows.iter().map(|row| of(row).chars().count()).max().unwrap_or(0);
-    let (names, values) = (width(|row| &row.name), width(|row| &row.value).min(48));
+/// Name, value and origin.
+type Line<'a> = (&'a str, &'a str, String);
+
+fn of_row(row: &Row) -> Line<'_> {
+    (&row.name, &row.value, row.origin.to_string())
+}
+
+fn of_limit(limit: &Limit) -> Line<'_> {
+    (limit.name, &limit.value, limit.origin.clone())
+}
+
+fn table(lines: &[Line<'_>], with_origin: bool) -> String {
+    let width = |of: fn(&Line<'_>) -> usize| lines.iter().map(of).max().unwrap_or(0);
+    let names = width(|(name, ..)| name.chars().count());
+    let values = width(|(_, value, _)| value.chars().count()).min(48);
     let mut text = String::new();
-    for row in rows {
+    for (name, value, origin) in lines {
         let line = if with_origin {
-            format!("{:names$}  {:values$}  {}", row.name, row.value, row.origin)
+            format!("{name:names$}  {value:values$}  {origin}")
         } else {
-            format!("{:names$}  {}", row.name, row.value)
+            format!("{name:names$}  {value}")
         };
         text.push_str(line.trim_end());
         text.push('\n');
@@ -64,7 +79,8 @@ mod tests {
         ]);
         let config = serde_json::json!({"telemetry": {"exporter": "console"}});
         let block = telemetry_config_from_global_config(&config).expect("a block");
-        let text = table(&resolve(&env, &block).rows(), true);
+        let rows = resolve(&env, &block).rows();
+        let text = table(&rows.iter().map(of_row).collect::<Vec<_>>(), true);
         let line = |name: &str| {
             let line = text.lines().find(|line| line.split_whitespace().next() == Some(name));
             line.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))

@@ -27,18 +27,19 @@ use gym_server::config::GlobalConfig;
 use rustix::process::Signal;
 use tokio::sync::{Notify, watch};
 
+pub use endpoints::{TIMEOUT_KEY as MODEL_WAIT_KEY, timeout as model_wait};
 pub use error::{FleetError, Obituary};
-pub use start::interrupted;
+pub use start::{START_LIMIT, interrupted};
 
 use crate::printer::Printer;
 use child::Child;
 
 /// How long servers may take to end after SIGTERM, their last flush included.
-const STOP_GRACE: Duration = Duration::from_secs(8);
+pub const STOP_GRACE: Duration = Duration::from_secs(8);
 /// How long a killed process may take to be reaped.
 const REAP_LIMIT: Duration = Duration::from_secs(2);
 /// How long our own telemetry may take to flush.
-const FLUSH_MILLIS: u64 = 5_000;
+pub const FLUSH_MILLIS: u64 = 5_000;
 
 /// How a fleet behaves towards the outside.
 #[derive(Clone, Debug)]

@@ -26,7 +26,7 @@ use super::{Fleet, FleetError, FleetOptions, endpoints, flush, port_holder, prob
 use crate::printer::Printer;
 
 /// How long a server may take until it answers.
-const START_LIMIT: Duration = Duration::from_secs(600);
+pub const START_LIMIT: Duration = Duration::from_secs(600);
 const POLL_FIRST: Duration = Duration::from_millis(50);
 const POLL_LONGEST: Duration = Duration::from_secs(1);
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
