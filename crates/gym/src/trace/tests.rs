@@ -392,7 +392,7 @@ fn a_directory_is_read_with_the_directories_in_it_and_every_file_once() {
 fn a_path_that_is_not_there_and_a_directory_without_logs_are_named() {
     let directory = tempfile::tempdir().unwrap();
     let missing = directory.path().join("gone.log");
-    let error = read(&[missing.clone()]).unwrap_err();
+    let error = read(std::slice::from_ref(&missing)).unwrap_err();
     assert!(matches!(&error, ReadError::Missing { path } if *path == missing));
     let error = read(&[directory.path().to_owned()]).unwrap_err();
     assert!(matches!(error, ReadError::EmptyDirectory { .. }));
@@ -433,7 +433,6 @@ fn rollout_lines(trace: u128, id: &str, wait: u64, work: u64) -> [String; 2] {
             to: wait + work,
             extra: &attributes,
             process: "orchestrator",
-            ..Line::default()
         }
         .text(),
     ]
