@@ -199,3 +199,14 @@ pub mod per_signal {
 pub const GYM_EXTRA_ROOTS: &str = "NEMO_GYM_EXTRA_ROOTS";
 /// How often a rollout may fail before a resumed collection gives it up.
 pub const GYM_MAX_ROLLOUT_ATTEMPTS: &str = "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS";
+
+/// No colours, when not empty.
+pub const NO_COLOR: &str = "NO_COLOR";
+/// The kind of terminal.
+pub const TERM: &str = "TERM";
+/// Where a Python server finds modules.
+pub const PYTHONPATH: &str = "PYTHONPATH";
+/// Python writes at once, so that its lines are seen when they are written.
+pub const PYTHONUNBUFFERED: &str = "PYTHONUNBUFFERED";
+/// Where `uv` keeps packages.
+pub const UV_CACHE_DIR: &str = "UV_CACHE_DIR";

@@ -7,6 +7,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use gym_telemetry::env_vars;
 use indicatif::ProgressBar;
 
 /// Writes for one command. Clones share the terminal.
@@ -25,11 +26,11 @@ impl Printer {
     /// Looks at the terminal and at `NO_COLOR`.
     pub fn from_terminal() -> Self {
         let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let is_dumb = std::env::var_os(env_vars::TERM).is_some_and(|term| term == "dumb");
         Self {
             stdout_is_terminal: io::stdout().is_terminal(),
             stderr_is_terminal: io::stderr().is_terminal(),
-            colour_allowed: !is_set("NO_COLOR") && !is_dumb,
+            colour_allowed: !is_set(env_vars::NO_COLOR) && !is_dumb,
             quiet: false,
             bar: Arc::default(),
         }

@@ -5,7 +5,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const PATTERNS: &[&str] = &["\"nemo.", "\"gym.", "\"http.", "\"NEMO_", "\"OTEL_"];
+const PATTERNS: &[&str] = &[
+    "\"nemo.",
+    "\"gym.",
+    "\"http.",
+    "\"url.",
+    "\"server.",
+    "\"error.",
+    "\"gen_ai.",
+    "\"lens.",
+    "\"NEMO_",
+    "\"OTEL_",
+    "\"PYTHON",
+    "\"UV_",
+    "\"NO_COLOR\"",
+    "\"TERM\"",
+];
 
 /// The modules that define names.
 const DEFINING: &[&str] = &[

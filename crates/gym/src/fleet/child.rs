@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gym_server::config::{Instance, Program};
+use gym_telemetry::env_vars;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::ChildStdin;
 use tokio::sync::{Notify, mpsc, watch};
@@ -194,7 +195,9 @@ pub fn command_for(instance: &Instance) -> Result<Command, FleetError> {
             let python =
                 if own_python.exists() { own_python.into_os_string() } else { PYTHON.into() };
             command.args(["guard", "--"]).arg(python).arg(entrypoint).current_dir(dir);
-            command.env("PYTHONPATH", python_path(dir)).env("PYTHONUNBUFFERED", "1");
+            command
+                .env(env_vars::PYTHONPATH, python_path(dir))
+                .env(env_vars::PYTHONUNBUFFERED, "1");
         }
         Program::Exec { dir, path } => {
             command.args(["guard", "--"]).arg(path).current_dir(dir);
@@ -205,7 +208,7 @@ pub fn command_for(instance: &Instance) -> Result<Command, FleetError> {
 
 /// The server's directory, its search root, then what was inherited.
 fn python_path(dir: &Path) -> std::ffi::OsString {
-    let inherited = std::env::var_os("PYTHONPATH").unwrap_or_default();
+    let inherited = std::env::var_os(env_vars::PYTHONPATH).unwrap_or_default();
     let root = dir.parent().and_then(Path::parent);
     let paths = std::iter::once(dir.to_path_buf())
         .chain(root.map(Path::to_path_buf))

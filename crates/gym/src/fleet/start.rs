@@ -321,7 +321,7 @@ fn give_foreign_settings(
     resolved: &serde_json::Value,
 ) {
     if let Some(dir) = resolved.get("uv_cache_dir").and_then(|dir| dir.as_str()) {
-        command.env("UV_CACHE_DIR", dir);
+        command.env(env_vars::UV_CACHE_DIR, dir);
     }
     // A foreign program runs in its own directory, so what is relative to ours is said in full.
     if let Ok(roots) = std::env::join_paths(config.roots().dirs()) {
