@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::spans;
 use crate::support::{
     Fleet, Start, fixture, free_port, get, gym, output, rows, runs, signal, text, weather_rows,
 };
@@ -235,6 +236,35 @@ fn a_run_with_its_own_servers_names_the_killed_one_and_is_resumed_after_ctrl_c()
         Running::start(&mut command(free_port(), 0), folder.path().join("stderr")).ended();
     assert_eq!(code, Some(0), "{said}");
     assert_complete(&out);
+}
+
+#[test]
+fn a_second_ctrl_c_does_not_cost_the_traces_of_the_driver() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let input = weather_rows(folder.path());
+    let (stdout, stderr) = (folder.path().join("stdout"), folder.path().join("stderr"));
+    let mut command = gym();
+    command
+        .args(["eval", "run"])
+        .args(SCRIPTED)
+        .args(["--agent", AGENT, "--output", "out.jsonl"])
+        .arg("++policy_model.responses_api_models.scripted_model.latency={kind: fixed, ms: 60000}")
+        .arg(format!("++head_server.port={}", free_port()))
+        .arg("--input")
+        .arg(&input)
+        .envs([("NEMO_LENS_ENABLED", "1"), ("NEMO_GYM_OTEL_EXPORTER", "console")])
+        .current_dir(folder.path())
+        .stdout(std::fs::File::create(&stdout).expect("a file"))
+        .stderr(std::fs::File::create(&stderr).expect("a file"));
+    let mut driver = command.spawn().expect("the program starts");
+    let said = || std::fs::read_to_string(&stderr).expect("stderr");
+    wait_until("servers", || said().contains("servers ready! Polling"));
+    signal(driver.id(), "INT");
+    wait_until("a gentle stop", || said().contains("another Ctrl-C stops at once"));
+    signal(driver.id(), "INT");
+    assert_eq!(driver.wait().expect("it ends").code(), Some(130), "{}", said());
+    let spans = spans::parse(&std::fs::read_to_string(&stdout).expect("stdout"));
+    assert!(spans.iter().any(|span| span.name == "gym.job"), "{}", said());
 }
 
 #[test]
