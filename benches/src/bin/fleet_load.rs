@@ -78,10 +78,11 @@ fn main() -> Outcome<()> {
         for variant in &options.variants {
             let sample = run(&options, variant)?;
             eprintln!(
-                "round {} {variant:12} {:8.0} rollouts/s {:7.1} µs of CPU each",
+                "round {} {variant:12} {:8.0} rollouts/s {:7.1} µs of CPU each, {:.3} spans each",
                 round + 1,
                 sample.rollouts_per_second,
-                sample.cpu.values().sum::<f64>() * 1e3
+                sample.cpu.values().sum::<f64>() * 1e3,
+                sample.spans.unwrap_or(0.0)
             );
             samples.entry(variant.clone()).or_default().push(sample);
         }
