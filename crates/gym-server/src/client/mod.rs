@@ -98,13 +98,11 @@ impl Client {
     }
 
     /// A POST request to `path` of `endpoint`.
-    #[must_use]
     pub fn post(&self, endpoint: &Endpoint, path: &str) -> Outgoing {
         Outgoing::new(self.clone(), http::Method::POST, endpoint.clone(), path)
     }
 
     /// A GET request to `path` of `endpoint`.
-    #[must_use]
     pub fn get(&self, endpoint: &Endpoint, path: &str) -> Outgoing {
         Outgoing::new(self.clone(), http::Method::GET, endpoint.clone(), path)
     }
