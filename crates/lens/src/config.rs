@@ -255,7 +255,7 @@ impl Default for BatchSettings {
         Self {
             schedule_delay: Duration::from_millis(1000),
             max_queue_spans: None,
-            max_queue_bytes: 16 << 20,
+            max_queue_bytes: 64 << 20,
             max_batch_spans: None,
             max_batch_bytes: 1 << 20,
             export_timeout: Duration::from_secs(30),
