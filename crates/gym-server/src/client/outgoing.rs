@@ -284,13 +284,20 @@ impl Outgoing {
         let client = self.client.clone();
         let pool = &client.0.pool;
         loop {
-            span.waits_for_connection();
-            let lease = pool.acquire(endpoint.pool_key()).await.map_err(|error| match error {
-                NoLease::Closed => ClientError::Closed { name: endpoint.name().to_owned() },
-                NoLease::QueueFull(limit) => {
-                    ClientError::QueueFull { name: endpoint.name().to_owned(), limit }
+            let lease = match pool.try_acquire(endpoint.pool_key()) {
+                Some(lease) => lease,
+                None => {
+                    span.waits_for_connection();
+                    let waited = pool.acquire(endpoint.pool_key()).await;
+                    span.got_connection();
+                    waited.map_err(|error| match error {
+                        NoLease::Closed => ClientError::Closed { name: endpoint.name().to_owned() },
+                        NoLease::QueueFull(limit) => {
+                            ClientError::QueueFull { name: endpoint.name().to_owned(), limit }
+                        }
+                    })?
                 }
-            })?;
+            };
             let (mut connection, kept) = match lease {
                 Lease::Kept(connection, unused) => {
                     if unused >= LOOK_AGAIN_AFTER {

@@ -85,6 +85,11 @@ impl Pool {
         Self(Arc::new(Shared { limits, state: Mutex::default() }))
     }
 
+    /// A kept connection or leave to open one, if the limits allow it now.
+    pub(super) fn try_acquire(&self, key: &HostKey) -> Option<Lease> {
+        self.0.try_lease(&mut self.0.lock(), key)
+    }
+
     /// A kept connection or leave to open one; waits while the limits are reached.
     pub(super) async fn acquire(&self, key: &HostKey) -> Result<Lease, NoLease> {
         let receiver = {

@@ -165,6 +165,11 @@ impl CallSpan {
         self.enter(Phase::WaitingForConnection);
     }
 
+    /// It waits no longer.
+    pub(super) fn got_connection(&mut self) {
+        self.leave();
+    }
+
     /// The attempt opens a connection.
     pub(super) fn connects(&mut self) {
         self.enter(Phase::Connecting);
