@@ -209,6 +209,10 @@ fn put_scope(out: &mut String, scope: ScopeView<'_>) -> Result<(), DecodeError> 
     out.push_str("{\"scope\":{\"name\":");
     put_text(out, scope.name);
     put_optional_text(out, "version", scope.version);
+    if scope.attributes().next().is_some() {
+        out.push(',');
+        put_attributes(out, scope.attributes())?;
+    }
     out.push_str("},");
     put_list(out, "spans", scope.spans(), put_span)?;
     put_optional_text(out, "schemaUrl", scope.schema_url);
