@@ -17,5 +17,6 @@ pub mod program;
 pub mod resources;
 pub mod rollout;
 pub mod session;
+mod stream;
 mod telemetry;
 pub mod typed;

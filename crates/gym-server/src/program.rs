@@ -154,6 +154,7 @@ fn options(instance: &InstanceConfig) -> ServeOptions {
         workers,
         client: client_config(&instance.global, workers),
         own: Some(instance.own_endpoint()),
+        same_host_sockets: same_host_sockets(&instance.global),
         ..ServeOptions::default()
     }
 }
@@ -166,6 +167,13 @@ fn shards(instance: &InstanceConfig) -> usize {
         return std::thread::available_parallelism().map_or(1, |cores| cores.get().min(4));
     }
     instance.workers.max(1)
+}
+
+/// Config key that keeps servers of one host on TCP when it is `false`.
+pub const SAME_HOST_SOCKETS_KEY: &str = "same_host_sockets";
+
+fn same_host_sockets(global: &serde_json::Value) -> bool {
+    global.get(SAME_HOST_SOCKETS_KEY).and_then(serde_json::Value::as_bool).unwrap_or(true)
 }
 
 /// How clients of a process with this merged config behave, each in one of `workers` shards.
@@ -183,6 +191,7 @@ pub fn client_config(global: &serde_json::Value, workers: usize) -> ClientConfig
         propagate_to_models: settings.propagate_to_models.value,
         propagate_to: settings.propagate_to.value,
         client_spans: settings.instrument_aiohttp.value,
+        same_host_sockets: same_host_sockets(global),
     }
 }
 

@@ -209,6 +209,46 @@ async fn a_closed_port_is_named_at_once_when_nothing_may_be_repeated() {
     );
 }
 
+/// Guarantees: on one host a Gym server is reached through the socket beside its port, and its
+/// port serves whoever does not know of that.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_gym_server_of_this_host_is_reached_beside_its_port() {
+    use std::os::linux::net::SocketAddrExt as _;
+    use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
+    fn answer(mut stream: impl std::io::Read + std::io::Write, body: &str) {
+        let mut buffer = [0; 4096];
+        let _ = stream.read(&mut buffer);
+        let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 3\r\n\r\n";
+        let _ = stream.write_all(format!("{head}{body}").as_bytes());
+    }
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("binds");
+    let port = tcp.local_addr().expect("an address").port();
+    let name = UnixAddress::from_abstract_name(format!("nemo-gym/127.0.0.1:{port}")).expect("fits");
+    let unix = UnixListener::bind_addr(&name).expect("binds");
+    std::thread::spawn(move || tcp.incoming().flatten().for_each(|stream| answer(stream, "tcp")));
+    std::thread::spawn(move || unix.incoming().flatten().for_each(|stream| answer(stream, "uds")));
+    let ask = async |endpoint: &Endpoint, same_host_sockets| {
+        let client = Client::new(ClientConfig { same_host_sockets, ..ClientConfig::default() });
+        client.post(endpoint, "/").body("{}").send().await.expect("a reply").body
+    };
+    let gym = Endpoint::gym("tools", "127.0.0.1", port);
+    assert_eq!(ask(&gym, true).await, "uds");
+    assert_eq!(ask(&gym, false).await, "tcp");
+    let model = Endpoint::model(&format!("http://127.0.0.1:{port}")).expect("a URL");
+    assert_eq!(ask(&model, true).await, "tcp");
+
+    let server = start(ServerType::ResourcesServers, 2);
+    let name = format!("nemo-gym/{}", server.address);
+    let beside = UnixAddress::from_abstract_name(name).expect("fits");
+    while UnixStream::connect_addr(&beside).is_err() {
+        std::thread::yield_now();
+    }
+    for sockets in [true, false] {
+        assert_eq!(ask(&server.endpoint(), sockets).await, r#"{"detail":"Method Not Allowed"}"#);
+    }
+}
+
 /// A server that breaks `broken` connections after reading a request, then answers.
 fn flaky(broken: usize, status: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("binds");

@@ -1,4 +1,5 @@
-//! Opens connections: TCP with keep-alive, TLS where the URL says so, HTTP/1.1 on top.
+//! Opens connections: a Unix socket to Gym servers of this host, else TCP with keep-alive, TLS where
+//! the URL says so; HTTP/1.1 on top.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -12,7 +13,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use crate::instance::Endpoint;
+use crate::instance::{Endpoint, EndpointKind};
+use crate::stream::{Stream, connect_beside};
 
 /// TLS settings, made when the first `https` URL is called.
 #[derive(Default)]
@@ -32,24 +34,27 @@ impl Tls {
 pub(super) async fn open(
     endpoint: &Endpoint,
     tls: &Tls,
+    same_host_sockets: bool,
 ) -> Result<SendRequest<Full<Bytes>>, io::Error> {
+    let may_be_beside =
+        same_host_sockets && endpoint.kind() == EndpointKind::Gym && !endpoint.tls();
+    if may_be_beside && let Some(unix) = connect_beside(endpoint.host(), endpoint.port()).await {
+        return handshake(TokioIo::new(Stream::Unix(unix))).await;
+    }
     let stream = TcpStream::connect((endpoint.host(), endpoint.port())).await?;
     stream.set_nodelay(true)?;
     keep_alive(&stream);
-    if endpoint.tls() {
+    let stream = if endpoint.tls() {
         let name = ServerName::try_from(endpoint.host().to_owned())
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        let stream = tls.connector().connect(name, stream).await?;
-        handshake(TokioIo::new(stream)).await
+        Stream::Tls(Box::new(tls.connector().connect(name, stream).await?))
     } else {
-        handshake(TokioIo::new(stream)).await
-    }
+        Stream::Tcp(stream)
+    };
+    handshake(TokioIo::new(stream)).await
 }
 
-async fn handshake<T>(io: T) -> Result<SendRequest<Full<Bytes>>, io::Error>
-where
-    T: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
-{
+async fn handshake(io: TokioIo<Stream>) -> Result<SendRequest<Full<Bytes>>, io::Error> {
     let (sender, connection) = http1::Builder::new()
         .max_headers(256)
         .handshake::<_, Full<Bytes>>(io)

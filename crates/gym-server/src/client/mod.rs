@@ -40,6 +40,8 @@ pub struct ClientConfig {
     pub propagate_to: Vec<String>,
     /// Whether requests make a CLIENT span.
     pub client_spans: bool,
+    /// Whether Gym servers of this host are reached through the Unix socket beside their port.
+    pub same_host_sockets: bool,
 }
 
 impl Default for ClientConfig {
@@ -51,6 +53,7 @@ impl Default for ClientConfig {
             propagate_to_models: true,
             propagate_to: Vec::new(),
             client_spans: true,
+            same_host_sockets: true,
         }
     }
 }

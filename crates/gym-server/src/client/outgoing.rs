@@ -350,9 +350,11 @@ impl Outgoing {
     async fn connect(
         &self,
     ) -> Result<hyper::client::conn::http1::SendRequest<Full<Bytes>>, ClientError> {
-        let limit = self.client.0.pool.limits().connect;
+        let inner = &self.client.0;
+        let limit = inner.pool.limits().connect;
+        let opening = connect::open(&self.endpoint, &inner.tls, inner.config.same_host_sockets);
         let name = || (self.endpoint.name().to_owned(), self.endpoint.authority().to_owned());
-        match tokio::time::timeout(limit, connect::open(&self.endpoint, &self.client.0.tls)).await {
+        match tokio::time::timeout(limit, opening).await {
             Ok(Ok(sender)) => Ok(sender),
             Ok(Err(source)) => {
                 let (name, authority) = name();

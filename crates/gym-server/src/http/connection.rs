@@ -11,11 +11,11 @@ use std::task::Poll;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::respond::respond;
 use super::server::{Peer, Shard};
+use crate::stream::Stream;
 
 /// Ticks without a request after which a connection is closed.
 pub(crate) const TICKS_OF_SILENCE: u32 = 3;
@@ -60,14 +60,16 @@ impl Drop for InFlight {
 }
 
 /// Serves one connection to its end.
-pub(crate) async fn drive(
-    shard: Arc<Shard>,
-    stream: TcpStream,
-    mut signals: watch::Receiver<Signal>,
-) {
-    let _ = stream.set_nodelay(true);
-    let address = stream.peer_addr().map(|peer| peer.ip().to_string()).unwrap_or_default();
-    let peer = Arc::new(Peer { address: address.into() });
+pub(crate) async fn drive(shard: Arc<Shard>, stream: Stream, mut signals: watch::Receiver<Signal>) {
+    let peer = match &stream {
+        Stream::Tcp(tcp) => {
+            let _ = tcp.set_nodelay(true);
+            let address = tcp.peer_addr().map(|peer| peer.ip().to_string()).unwrap_or_default();
+            Arc::new(Peer { address: address.into() })
+        }
+        // Whoever comes by a Unix socket is on this host.
+        Stream::Unix(_) | Stream::Tls(_) => Arc::clone(&shard.own_peer),
+    };
     let activity = Arc::new(Activity::default());
     let counted = Arc::clone(&activity);
     let service = service_fn(move |request| {

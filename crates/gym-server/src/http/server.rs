@@ -2,20 +2,26 @@
 //!
 //! A shard is a thread with a runtime of its own: on few cores that costs a third of what a
 //! runtime with several workers does, because no task is ever woken on another thread. The
-//! first shard accepts and hands connections out in turn.
+//! first shard accepts and hands connections out in turn, those of the TCP port and those of the
+//! Unix socket beside it alike.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{mpsc, watch};
 
 use super::connection::{self, Signal};
 use super::router::SharedService;
 use crate::client::{Client, ClientConfig};
 use crate::instance::Endpoint;
+use crate::stream::{Stream, listen_beside};
+
+/// Connections that may wait to be accepted: a rollout storm opens thousands at once.
+const BACKLOG: i32 = 4096;
 
 /// How a server is run.
 #[derive(Clone, Debug)]
@@ -32,6 +38,8 @@ pub struct ServeOptions {
     pub grace: Duration,
     /// Where this server listens; requests of its handlers to this place take no socket.
     pub own: Option<Endpoint>,
+    /// Whether clients of this host may come through a Unix socket beside the port.
+    pub same_host_sockets: bool,
 }
 
 impl Default for ServeOptions {
@@ -43,6 +51,7 @@ impl Default for ServeOptions {
             keep_alive: Duration::from_secs(30),
             grace: Duration::from_millis(500),
             own: None,
+            same_host_sockets: true,
         }
     }
 }
@@ -72,8 +81,8 @@ pub(crate) struct Shard {
     pub(crate) service: SharedService,
     pub(crate) client: Client,
     pub(crate) max_body_bytes: usize,
-    /// Who sends the requests that the process sends to itself.
-    pub(crate) own_peer: Peer,
+    /// Who sends the requests that come from this host without TCP.
+    pub(crate) own_peer: Arc<Peer>,
 }
 
 /// Who sent a request.
@@ -136,7 +145,9 @@ impl Server {
                 .spawn(move || run_shard(service, &options, stop, Source::Handed(receiver)))?;
             threads.push(thread);
         }
-        let source = Source::Listener(self.listener, hand_over);
+        let beside =
+            options.same_host_sockets.then(|| listen_beside(self.address, BACKLOG)).flatten();
+        let source = Source::Listener { tcp: self.listener, beside, shards: hand_over };
         let result = run_shard(service, options, stop, source);
         for thread in threads {
             match thread.join() {
@@ -155,14 +166,38 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = socket_with(family, SocketType::STREAM, flags, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     bind(&socket, &address)?;
-    // A rollout storm opens thousands of connections at once.
-    listen(&socket, 4096)?;
+    listen(&socket, BACKLOG)?;
     Ok(TcpListener::from(socket))
 }
 
 enum Source {
-    Listener(TcpListener, Vec<mpsc::Sender<std::net::TcpStream>>),
-    Handed(mpsc::Receiver<std::net::TcpStream>),
+    Listener { tcp: TcpListener, beside: Option<UnixListener>, shards: Vec<mpsc::Sender<Accepted>> },
+    Handed(mpsc::Receiver<Accepted>),
+}
+
+/// A connection on its way to its shard.
+enum Accepted {
+    Tcp(std::net::TcpStream),
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl Accepted {
+    /// Gives the stream up by the runtime that accepted it.
+    fn detach(stream: Stream) -> Option<Self> {
+        match stream {
+            Stream::Tcp(stream) => stream.into_std().ok().map(Self::Tcp),
+            Stream::Unix(stream) => stream.into_std().ok().map(Self::Unix),
+            Stream::Tls(_) => None,
+        }
+    }
+
+    /// Takes the stream over to the current runtime.
+    fn attach(self) -> Option<Stream> {
+        match self {
+            Self::Tcp(stream) => TcpStream::from_std(stream).ok().map(Stream::Tcp),
+            Self::Unix(stream) => UnixStream::from_std(stream).ok().map(Stream::Unix),
+        }
+    }
 }
 
 fn run_shard(
@@ -178,7 +213,7 @@ fn run_shard(
             service,
             client: client.clone(),
             max_body_bytes: options.max_body_bytes,
-            own_peer: Peer { address: "127.0.0.1".into() },
+            own_peer: Arc::new(Peer { address: "127.0.0.1".into() }),
         });
         if let Some(own) = &options.own {
             client.serve_locally(own, &shard);
@@ -186,7 +221,9 @@ fn run_shard(
         let connections = Connections { shard, stop, signals: watch::Sender::default() };
         connections.tick(options.keep_alive / connection::TICKS_OF_SILENCE);
         match source {
-            Source::Listener(listener, shards) => connections.accept(listener, &shards).await?,
+            Source::Listener { tcp, beside, shards } => {
+                connections.accept(tcp, beside, &shards).await?;
+            }
             Source::Handed(receiver) => connections.take(receiver).await,
         }
         connections.signals.send_replace(Signal::Stop);
@@ -208,18 +245,27 @@ struct Connections {
 impl Connections {
     async fn accept(
         &self,
-        listener: TcpListener,
-        shards: &[mpsc::Sender<std::net::TcpStream>],
+        tcp: TcpListener,
+        beside: Option<UnixListener>,
+        shards: &[mpsc::Sender<Accepted>],
     ) -> io::Result<()> {
-        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let tcp = tokio::net::TcpListener::from_std(tcp)?;
+        let beside = beside.map(tokio::net::UnixListener::from_std).transpose()?;
         let mut stop = self.stop.clone();
         let mut turn = 0;
         loop {
+            let unix = async {
+                match &beside {
+                    Some(beside) => beside.accept().await,
+                    None => std::future::pending().await,
+                }
+            };
             let accepted = tokio::select! {
                 () = stopped(&mut stop) => return Ok(()),
-                accepted = listener.accept() => accepted,
+                accepted = tcp.accept() => accepted.map(|(stream, _)| Stream::Tcp(stream)),
+                accepted = unix => accepted.map(|(stream, _)| Stream::Unix(stream)),
             };
-            let Ok((stream, _)) = accepted else {
+            let Ok(stream) = accepted else {
                 // Out of descriptors: wait for some to be closed instead of spinning.
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 continue;
@@ -229,7 +275,7 @@ impl Connections {
             match shard.checked_sub(1).and_then(|index| shards.get(index)) {
                 None => self.spawn(stream),
                 Some(other) => {
-                    if let Ok(stream) = stream.into_std() {
+                    if let Some(stream) = Accepted::detach(stream) {
                         let _ = other.send(stream).await;
                     }
                 }
@@ -237,7 +283,7 @@ impl Connections {
         }
     }
 
-    async fn take(&self, mut receiver: mpsc::Receiver<std::net::TcpStream>) {
+    async fn take(&self, mut receiver: mpsc::Receiver<Accepted>) {
         let mut stop = self.stop.clone();
         loop {
             let stream = tokio::select! {
@@ -245,13 +291,13 @@ impl Connections {
                 stream = receiver.recv() => stream,
             };
             let Some(stream) = stream else { return };
-            if let Ok(stream) = TcpStream::from_std(stream) {
+            if let Some(stream) = stream.attach() {
                 self.spawn(stream);
             }
         }
     }
 
-    fn spawn(&self, stream: TcpStream) {
+    fn spawn(&self, stream: Stream) {
         let signals = self.signals.subscribe();
         tokio::spawn(connection::drive(Arc::clone(&self.shard), stream, signals));
     }
