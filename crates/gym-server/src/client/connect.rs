@@ -1,18 +1,15 @@
 //! Opens connections: a Unix socket to Gym servers of this host, else TCP with keep-alive, TLS where
-//! the URL says so; HTTP/1.1 on top.
+//! the URL says so.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
+use super::wire::Wire;
 use crate::instance::{Endpoint, EndpointKind};
 use crate::stream::{Stream, connect_beside};
 
@@ -30,41 +27,27 @@ impl Tls {
     }
 }
 
-/// Opens one connection; its driver runs as a task of the current runtime.
+/// Opens one connection.
 pub(super) async fn open(
     endpoint: &Endpoint,
     tls: &Tls,
     same_host_sockets: bool,
-) -> Result<SendRequest<Full<Bytes>>, io::Error> {
+) -> Result<Wire, io::Error> {
     let may_be_beside =
         same_host_sockets && endpoint.kind() == EndpointKind::Gym && !endpoint.tls();
     if may_be_beside && let Some(unix) = connect_beside(endpoint.host(), endpoint.port()).await {
-        return handshake(TokioIo::new(Stream::Unix(unix))).await;
+        return Ok(Wire::new(Stream::Unix(unix)));
     }
     let stream = TcpStream::connect((endpoint.host(), endpoint.port())).await?;
     stream.set_nodelay(true)?;
     keep_alive(&stream);
-    let stream = if endpoint.tls() {
+    Ok(Wire::new(if endpoint.tls() {
         let name = ServerName::try_from(endpoint.host().to_owned())
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         Stream::Tls(Box::new(tls.connector().connect(name, stream).await?))
     } else {
         Stream::Tcp(stream)
-    };
-    handshake(TokioIo::new(stream)).await
-}
-
-async fn handshake(io: TokioIo<Stream>) -> Result<SendRequest<Full<Bytes>>, io::Error> {
-    let (sender, connection) = http1::Builder::new()
-        .max_headers(256)
-        .handshake::<_, Full<Bytes>>(io)
-        .await
-        .map_err(io::Error::other)?;
-    tokio::spawn(async move {
-        // A broken connection is reported to the request that uses it.
-        let _ = connection.await;
-    });
-    Ok(sender)
+    }))
 }
 
 /// Sets the keep-alive probes of the reference; a system that refuses them is served without.

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::retry::Failure;
+use super::wire::WireError;
 
 /// Why an outbound request brought no usable reply.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +43,7 @@ pub enum ClientError {
         /// Whether the request can have reached the server.
         sent: bool,
         /// What the connection said.
-        source: hyper::Error,
+        source: WireError,
     },
     /// The server sent nothing for too long.
     #[error("{} sent nothing for {limit:?}", at(name, authority))]

@@ -6,12 +6,14 @@
 
 mod connect;
 mod error;
+mod framing;
 mod limits;
 mod outgoing;
 mod patience;
 mod pool;
 mod retry;
 mod span;
+mod wire;
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -20,6 +22,7 @@ pub use limits::PoolLimits;
 pub use outgoing::{ClientReply, Outgoing};
 pub use patience::{InvalidPatience, Listener, Patience};
 pub use retry::{Failure, Policy};
+pub use wire::WireError;
 
 use crate::http::{Carrier, Shard};
 use crate::instance::Endpoint;

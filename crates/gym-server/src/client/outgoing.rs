@@ -1,17 +1,16 @@
 //! One logical request: attempts under a policy, one span, one reply read to its end.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
-use http_body::Body as _;
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
 
 use super::error::ClientError;
 use super::pool::{Lease, NoLease};
 use super::retry::{Failure, Policy};
 use super::span::CallSpan;
+use super::wire::{Body, ReplyHead, RequestHead, Unsent, Wire, WireError};
 use super::{Client, connect};
 use crate::http::{Carrier, Shard, respond_locally};
 use crate::instance::Endpoint;
@@ -33,7 +32,8 @@ pub struct Outgoing {
     method: Method,
     endpoint: Endpoint,
     path: String,
-    headers: HeaderMap,
+    /// In the order in which they are sent; a name is there once.
+    headers: Vec<(HeaderName, HeaderValue)>,
     body: Bytes,
     policy: Policy,
     carrier: Carrier,
@@ -88,7 +88,7 @@ impl Outgoing {
             method,
             endpoint,
             path: full_path,
-            headers: HeaderMap::with_capacity(12),
+            headers: Vec::with_capacity(8),
             body: Bytes::new(),
             policy: Policy::default(),
             carrier: Carrier::default(),
@@ -114,7 +114,7 @@ impl Outgoing {
 
     /// Sets a header.
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.headers.insert(name, value);
+        set(&mut self.headers, name, value);
         self
     }
 
@@ -186,12 +186,13 @@ impl Outgoing {
     }
 
     fn finish_headers(&mut self, context: &lens::Context, span: &CallSpan) {
-        self.headers.insert(header::HOST, self.endpoint.host_header().clone());
-        self.headers.insert(header::USER_AGENT, USER_AGENT);
-        self.headers.entry(header::ACCEPT).or_insert(ACCEPT_ANY);
-        if self.method == Method::POST {
-            self.headers.entry(header::CONTENT_TYPE).or_insert(JSON);
-        }
+        set(&mut self.headers, header::USER_AGENT, USER_AGENT);
+        let has = |wanted: HeaderName| self.headers.iter().any(|(name, _)| *name == wanted);
+        let accept = (!has(header::ACCEPT)).then_some((header::ACCEPT, ACCEPT_ANY));
+        let is_post = self.method == Method::POST;
+        let content_type =
+            (is_post && !has(header::CONTENT_TYPE)).then_some((header::CONTENT_TYPE, JSON));
+        self.headers.extend(accept.into_iter().chain(content_type));
         if !self.silent {
             let config = &self.client.0.config;
             span.propagate(context, &self.carrier, &self.endpoint, config, &mut self.headers);
@@ -199,13 +200,12 @@ impl Outgoing {
     }
 
     async fn attempts(&mut self, span: &mut CallSpan) -> Result<ClientReply, ClientError> {
-        let mut unsent = None;
         let first = Instant::now();
         let (mut tries, mut server_errors) = (0, 0);
         let mut waited = Duration::ZERO;
         loop {
             span.begin_attempt(waited);
-            let result = self.attempt(span, &mut unsent).await;
+            let result = self.attempt(span).await;
             tries += 1;
             let failure = match &result {
                 Ok(reply) if reply.status.as_u16() < 400 => None,
@@ -271,15 +271,12 @@ impl Outgoing {
         format!("{scheme}://{}", self.endpoint.authority())
     }
 
-    /// Makes one attempt. A request that was not sent is put into `unsent`, for the next one.
-    async fn attempt(
-        &mut self,
-        span: &mut CallSpan,
-        unsent: &mut Option<Request<Full<Bytes>>>,
-    ) -> Result<ClientReply, ClientError> {
+    /// Makes one attempt.
+    async fn attempt(&mut self, span: &mut CallSpan) -> Result<ClientReply, ClientError> {
         if let Some(shard) = self.client.local(&self.endpoint) {
             return self.ask_locally(&shard, span).await;
         }
+        let target = self.target()?;
         let endpoint = self.endpoint.clone();
         let client = self.client.clone();
         let pool = &client.0.pool;
@@ -301,61 +298,56 @@ impl Outgoing {
             let (mut connection, kept) = match lease {
                 Lease::Kept(connection, unused) => {
                     if unused >= LOOK_AGAIN_AFTER {
-                        // Lets the connection's task see that the server closed it.
-                        tokio::task::yield_now().await;
+                        // Lets the runtime hear that the server closed it.
                         tokio::task::yield_now().await;
                     }
                     (connection, true)
                 }
                 Lease::Open(permit) => {
                     span.connects();
-                    let sender = self.connect().await?;
-                    (permit.connected(sender), false)
+                    let wire = self.connect().await?;
+                    (permit.connected(wire), false)
                 }
             };
-            if connection.sender.ready().await.is_err() && kept {
+            if kept && !connection.wire.is_open() {
                 // The server closed a kept connection: nothing was sent, another one serves.
                 continue;
             }
             span.awaits_reply();
-            let request = match unsent.take() {
-                Some(request) => request,
-                None => self.request()?,
-            };
-            let sending = connection.sender.try_send_request(request);
-            let response = match self.watch(sending).await? {
-                Ok(response) => response,
-                Err(mut error) => {
-                    *unsent = error.take_message();
-                    let never_sent = unsent.is_some();
-                    if never_sent && kept {
-                        continue;
-                    }
-                    return Err(self.broken(error.into_error(), !never_sent));
-                }
+            let exchanged = self.exchange(&mut connection.wire, &target);
+            let ReplyHead { status, headers, body } = match self.watch(exchanged).await? {
+                Ok(head) => head,
+                Err(Unsent { was_begun: false, .. }) if kept => continue,
+                Err(Unsent { error, was_begun }) => return Err(self.broken(error, was_begun)),
             };
             span.reply_begins();
-            let (head, body) = response.into_parts();
-            let body = self.read(body).await?;
+            let body = self.read(&mut connection.wire, body).await?;
             pool.release(connection);
-            return Ok(ClientReply {
-                server: self.endpoint.clone(),
-                status: head.status,
-                headers: head.headers,
-                body,
-            });
+            return Ok(ClientReply { server: self.endpoint.clone(), status, headers, body });
         }
     }
 
-    async fn connect(
-        &self,
-    ) -> Result<hyper::client::conn::http1::SendRequest<Full<Bytes>>, ClientError> {
+    /// Sends the request and reads the head of its reply.
+    async fn exchange(&self, wire: &mut Wire, target: &str) -> Result<ReplyHead, Unsent> {
+        let host = (&header::HOST, self.endpoint.host_header());
+        let headers = self.headers.iter().map(|(name, value)| (name, value));
+        let head = RequestHead {
+            method: &self.method,
+            target,
+            headers: std::iter::once(host).chain(headers),
+        };
+        wire.send(head, &self.body).await?;
+        let reply = wire.reply(&self.method, MAX_REPLY_BYTES).await;
+        reply.map_err(|error| Unsent { error, was_begun: true })
+    }
+
+    async fn connect(&self) -> Result<Wire, ClientError> {
         let inner = &self.client.0;
         let limit = inner.pool.limits().connect;
         let opening = connect::open(&self.endpoint, &inner.tls, inner.config.same_host_sockets);
         let name = || (self.endpoint.name().to_owned(), self.endpoint.authority().to_owned());
         match tokio::time::timeout(limit, opening).await {
-            Ok(Ok(sender)) => Ok(sender),
+            Ok(Ok(wire)) => Ok(wire),
             Ok(Err(source)) => {
                 let (name, authority) = name();
                 Err(ClientError::Connect { name, authority, source })
@@ -367,22 +359,20 @@ impl Outgoing {
         }
     }
 
-    /// The request; its headers are given away unless it may have to be sent a second time.
-    fn request(&mut self) -> Result<Request<Full<Bytes>>, ClientError> {
-        let mut request = Request::builder()
-            .method(self.method.clone())
-            .uri(self.path.as_str())
-            .body(Full::new(self.body.clone()))
-            .map_err(|source| ClientError::Invalid {
-                name: self.endpoint.name().to_owned(),
-                source,
-            })?;
-        *request.headers_mut() = if self.policy.repeats_what_was_sent() {
-            self.headers.clone()
-        } else {
-            std::mem::take(&mut self.headers)
-        };
-        Ok(request)
+    /// What follows the method in the request line.
+    fn target(&self) -> Result<Cow<'static, str>, ClientError> {
+        if is_plain(&self.path) {
+            return Ok(Cow::Owned(self.path.clone()));
+        }
+        let uri = self.uri()?;
+        Ok(Cow::Owned(uri.path_and_query().map_or("/", |target| target.as_str()).to_owned()))
+    }
+
+    fn uri(&self) -> Result<Uri, ClientError> {
+        Uri::try_from(self.path.as_str()).map_err(|error| ClientError::Invalid {
+            name: self.endpoint.name().to_owned(),
+            source: error.into(),
+        })
     }
 
     /// Asks the server that this client belongs to: the same request and the same spans on both
@@ -392,7 +382,16 @@ impl Outgoing {
         shard: &Shard,
         span: &mut CallSpan,
     ) -> Result<ClientReply, ClientError> {
-        let (head, _) = self.request()?.into_parts();
+        let mut request = Request::new(());
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.uri()?;
+        let headers = request.headers_mut();
+        headers.reserve(self.headers.len() + 1);
+        headers.insert(header::HOST, self.endpoint.host_header().clone());
+        for (name, value) in &self.headers {
+            headers.insert(name.clone(), value.clone());
+        }
+        let (head, ()) = request.into_parts();
         span.awaits_reply();
         let answering = Box::pin(respond_locally(shard, head, self.body.clone()));
         let (head, body) = answering.await.into_parts();
@@ -405,30 +404,9 @@ impl Outgoing {
         })
     }
 
-    async fn read(&self, mut body: Incoming) -> Result<Bytes, ClientError> {
-        let expected = body.size_hint().lower().min(1 << 24) as usize;
-        let mut first = Bytes::new();
-        let mut rest = BytesMut::new();
-        while let Some(frame) = self.watch(body.frame()).await? {
-            let frame = frame.map_err(|error| self.broken(error, true))?;
-            let Ok(data) = frame.into_data() else { continue };
-            if first.len().max(rest.len()) + data.len() > MAX_REPLY_BYTES {
-                return Err(ClientError::TooLarge {
-                    name: self.endpoint.name().to_owned(),
-                    limit_bytes: MAX_REPLY_BYTES,
-                });
-            }
-            if rest.is_empty() && first.is_empty() {
-                first = data;
-            } else {
-                if rest.is_empty() {
-                    rest.reserve(expected.max(first.len() + data.len()));
-                    rest.extend_from_slice(&first);
-                }
-                rest.extend_from_slice(&data);
-            }
-        }
-        Ok(if rest.is_empty() { first } else { rest.freeze() })
+    async fn read(&self, wire: &mut Wire, mut body: Body) -> Result<Bytes, ClientError> {
+        while !self.watch(wire.more(&mut body)).await?.map_err(|error| self.broken(error, true))? {}
+        Ok(body.into_bytes())
     }
 
     /// Ends the wait for a silent server where the policy has a limit for that.
@@ -445,14 +423,33 @@ impl Outgoing {
         }
     }
 
-    fn broken(&self, source: hyper::Error, sent: bool) -> ClientError {
-        ClientError::Broken {
-            name: self.endpoint.name().to_owned(),
-            authority: self.endpoint.authority().to_owned(),
-            sent,
-            source,
+    fn broken(&self, source: WireError, sent: bool) -> ClientError {
+        let name = self.endpoint.name().to_owned();
+        if let WireError::TooLarge(limit_bytes) = source {
+            return ClientError::TooLarge { name, limit_bytes };
         }
+        let authority = self.endpoint.authority().to_owned();
+        ClientError::Broken { name, authority, sent, source }
     }
+}
+
+/// Sets a header; one of the same name is replaced.
+pub(super) fn set(
+    headers: &mut Vec<(HeaderName, HeaderValue)>,
+    name: HeaderName,
+    value: HeaderValue,
+) {
+    match headers.iter_mut().find(|(known, _)| *known == name) {
+        Some((_, old)) => *old = value,
+        None => headers.push((name, value)),
+    }
+}
+
+/// Whether a path may be sent as it is, without a look at the grammar of URIs.
+fn is_plain(path: &str) -> bool {
+    let is_plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'-' | b'.');
+    path.starts_with('/') && path.bytes().all(is_plain)
 }
 
 /// `Retry-After` in seconds; a date is not used by model servers and is ignored.

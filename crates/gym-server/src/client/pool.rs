@@ -11,12 +11,10 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::client::conn::http1::SendRequest;
 use tokio::sync::oneshot;
 
 use super::limits::PoolLimits;
+use super::wire::Wire;
 
 /// A destination as the pool knows it: scheme and authority.
 pub(super) type HostKey = (bool, String);
@@ -60,7 +58,7 @@ struct Waiter {
 /// A kept connection, with its permit.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) sender: SendRequest<Full<Bytes>>,
+    pub(super) wire: Wire,
     permit: Permit,
 }
 
@@ -104,7 +102,7 @@ impl Pool {
 
     /// Gives a connection back for the next request to its host.
     pub(super) fn release(&self, connection: Connection) {
-        if connection.sender.is_closed() {
+        if !connection.wire.may_be_kept() {
             return;
         }
         let mut connection = Some(connection);
@@ -142,12 +140,10 @@ impl Pool {
         {
             let mut state = self.0.lock();
             for host in state.hosts.values_mut() {
-                let fresh = |idle: &Idle| {
-                    idle.since.elapsed() <= limit && !idle.connection.sender.is_closed()
+                let is_stale = |idle: &mut Idle| {
+                    idle.since.elapsed() > limit || !idle.connection.wire.is_open()
                 };
-                let (keep, drop): (Vec<_>, Vec<_>) = host.idle.drain(..).partition(fresh);
-                host.idle = keep;
-                stale.extend(drop);
+                stale.extend(host.idle.extract_if(.., is_stale));
             }
         }
         // Permits take the lock when they are dropped.
@@ -207,10 +203,11 @@ impl Shared {
         let mut kept = None;
         // The youngest first: the oldest then reach the idle limit and are closed.
         while let Some(idle) = host.idle.pop() {
-            if idle.connection.sender.is_closed() || idle.since.elapsed() > self.limits.idle {
+            let unused = idle.since.elapsed();
+            if unused > self.limits.idle {
                 stale.push(idle);
             } else {
-                kept = Some((idle.connection, idle.since.elapsed()));
+                kept = Some((idle.connection, unused));
                 break;
             }
         }
@@ -321,8 +318,8 @@ impl State {
 }
 
 impl Permit {
-    pub(super) fn connected(self, sender: SendRequest<Full<Bytes>>) -> Connection {
-        Connection { sender, permit: self }
+    pub(super) fn connected(self, wire: Wire) -> Connection {
+        Connection { wire, permit: self }
     }
 }
 

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use gym_telemetry::groups::HTTP_CLIENT;
 use gym_telemetry::semconv::{self, event, span as span_name, value};
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderName, HeaderValue, Method};
 use lens::{Span, SpanKind};
 
 use super::ClientConfig;
 use super::error::ClientError;
-use super::outgoing::ClientReply;
+use super::outgoing::{ClientReply, set as set_header};
 use crate::http::Carrier;
 use crate::instance::{Endpoint, EndpointKind};
 
@@ -120,7 +120,7 @@ impl CallSpan {
         carrier: &Carrier,
         endpoint: &Endpoint,
         config: &ClientConfig,
-        headers: &mut HeaderMap,
+        headers: &mut Vec<(HeaderName, HeaderValue)>,
     ) {
         let baggage = match endpoint.kind() {
             EndpointKind::Gym => true,
@@ -140,7 +140,7 @@ impl CallSpan {
             let kept = carrier.baggage_if_same(value).filter(|_| name == crate::http::BAGGAGE);
             if let Some(value) = kept.or_else(|| HeaderValue::from_str(value).ok()) {
                 injected |= name == crate::http::TRACEPARENT;
-                headers.insert(name, value);
+                set_header(headers, name, value);
             }
         };
         if self.span.context().is_valid() {
@@ -149,7 +149,12 @@ impl CallSpan {
             context.inject(&mut set);
         }
         if !injected && !gym_telemetry::is_active() {
-            carrier.copy_to(headers, baggage);
+            carrier.copy_to(baggage, |name, value| {
+                // What was set for this request alone stays.
+                if name != crate::http::BAGGAGE || headers.iter().all(|(known, _)| *known != name) {
+                    set_header(headers, name, value);
+                }
+            });
         }
     }
 

@@ -41,17 +41,16 @@ impl Carrier {
         self.baggage.as_ref().filter(|value| value.as_bytes() == text.as_bytes()).cloned()
     }
 
-    pub(crate) fn copy_to(&self, headers: &mut HeaderMap, with_baggage: bool) {
+    /// Hands every header to `set` that is to be passed on.
+    pub(crate) fn copy_to(&self, with_baggage: bool, mut set: impl FnMut(HeaderName, HeaderValue)) {
         if let Some(value) = &self.traceparent {
-            headers.insert(TRACEPARENT, value.clone());
+            set(TRACEPARENT, value.clone());
             if let Some(value) = &self.tracestate {
-                headers.insert(TRACESTATE, value.clone());
+                set(TRACESTATE, value.clone());
             }
         }
-        if let Some(value) = self.baggage.as_ref().filter(|_| with_baggage)
-            && !headers.contains_key(BAGGAGE)
-        {
-            headers.insert(BAGGAGE, value.clone());
+        if let Some(value) = self.baggage.as_ref().filter(|_| with_baggage) {
+            set(BAGGAGE, value.clone());
         }
     }
 }
