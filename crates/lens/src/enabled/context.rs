@@ -78,19 +78,79 @@ pub(super) struct BaggageEntry {
     pub metadata: String,
 }
 
+/// Entries of baggage. Every request of a rollout carries some, and most only pass them on.
+#[derive(Clone, Debug)]
+pub(super) enum Baggage {
+    /// A header that reads as we would write it, with unique keys and nothing to decode.
+    Plain(Box<str>),
+    Entries(Vec<BaggageEntry>),
+}
+
+impl Default for Baggage {
+    fn default() -> Self {
+        Self::Entries(Vec::new())
+    }
+}
+
+impl Baggage {
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Self::Plain(text) => text.is_empty(),
+            Self::Entries(entries) => entries.is_empty(),
+        }
+    }
+
+    /// Every key with its value.
+    fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        let (text, entries): (&str, &[BaggageEntry]) = match self {
+            Self::Plain(text) => (text, &[]),
+            Self::Entries(entries) => ("", entries),
+        };
+        let plain = text.split(',').filter_map(|member| member.split_once('='));
+        plain.chain(entries.iter().map(|entry| (&*entry.key, entry.value.as_str())))
+    }
+
+    pub(super) fn into_entries(self) -> Vec<BaggageEntry> {
+        match self {
+            Self::Entries(entries) => entries,
+            plain @ Self::Plain(_) => {
+                let entry = |(key, value): (&str, &str)| BaggageEntry {
+                    key: match promoted_key(key) {
+                        Some(key) => Cow::Borrowed(key),
+                        None => Cow::Owned(key.to_owned()),
+                    },
+                    value: value.to_owned(),
+                    metadata: String::new(),
+                };
+                plain.pairs().map(entry).collect()
+            }
+        }
+    }
+}
+
+/// Adds an entry, replacing one of the same key.
+pub(super) fn put_entry(entries: &mut Vec<BaggageEntry>, key: &'static str, value: &str) {
+    entries.retain(|entry| entry.key != key);
+    entries.push(BaggageEntry {
+        key: Cow::Borrowed(key),
+        value: value.to_owned(),
+        metadata: String::new(),
+    });
+}
+
 /// What contexts of one request share.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shared {
     pub tracestate: Option<Box<str>>,
-    pub baggage: Vec<BaggageEntry>,
+    pub baggage: Baggage,
     /// Promoted baggage, encoded once.
     pub attributes: AttributeBytes,
-    /// The `baggage` header, written once.
+    /// The `baggage` header of entries, written once.
     pub baggage_text: OnceLock<Box<str>>,
 }
 
 impl Shared {
-    pub(super) fn new(tracestate: Option<Box<str>>, baggage: Vec<BaggageEntry>) -> Self {
+    pub(super) fn new(tracestate: Option<Box<str>>, baggage: Baggage) -> Self {
         let attributes = promoted_attributes(&baggage);
         Self { tracestate, baggage, attributes, baggage_text: OnceLock::new() }
     }
@@ -120,15 +180,19 @@ pub(super) fn promoted_key(key: &str) -> Option<&'static str> {
     promoted.iter().copied().find(|known| *known == key)
 }
 
-fn promoted_attributes(baggage: &[BaggageEntry]) -> AttributeBytes {
-    let mut attributes = AttributeBytes::with_capacity(baggage.len());
+fn promoted_attributes(baggage: &Baggage) -> AttributeBytes {
+    /// Room for the identity of a rollout, its collection included.
+    const USUAL_ENTRIES: usize = 5;
+    if baggage.is_empty() {
+        return AttributeBytes::default();
+    }
+    let mut attributes = AttributeBytes::with_capacity(USUAL_ENTRIES);
     let promoted = PROMOTED.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-    for entry in baggage.iter().filter(|entry| promoted.contains(&&*entry.key)) {
-        let number =
-            entry.key.ends_with(".index").then(|| entry.value.parse::<i64>().ok()).flatten();
+    for (key, value) in baggage.pairs().filter(|(key, _)| promoted.contains(key)) {
+        let number = key.ends_with(".index").then(|| value.parse::<i64>().ok()).flatten();
         match number {
-            Some(number) => attributes.put(&entry.key, &number, ValueLimits::NONE),
-            None => attributes.put(&entry.key, entry.value.as_str(), ValueLimits::NONE),
+            Some(number) => attributes.put(key, &number, ValueLimits::NONE),
+            None => attributes.put(key, value, ValueLimits::NONE),
         }
     }
     attributes
@@ -211,25 +275,26 @@ impl Context {
         if !super::handle::is_active() {
             return self.clone();
         }
-        let (tracestate, mut baggage) = match &self.shared {
+        let (tracestate, baggage) = match &self.shared {
             Some(shared) => (shared.tracestate.clone(), shared.baggage.clone()),
-            None => (None, Vec::new()),
+            None => (None, Baggage::default()),
         };
-        for (key, value) in entries {
-            baggage.retain(|entry| entry.key != *key);
-            baggage.push(BaggageEntry {
-                key: Cow::Borrowed(key),
-                value: value.clone(),
-                metadata: String::new(),
-            });
-        }
+        let baggage = if baggage.is_empty() {
+            Baggage::of(entries)
+        } else {
+            let mut all = baggage.into_entries();
+            for (key, value) in entries {
+                put_entry(&mut all, key, value);
+            }
+            Baggage::Entries(all)
+        };
         Self { span: self.span, shared: Some(Arc::new(Shared::new(tracestate, baggage))) }
     }
 
     /// The value of an entry of baggage.
     pub fn baggage(&self, key: &str) -> Option<&str> {
-        let baggage = &self.shared.as_ref()?.baggage;
-        baggage.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str())
+        let mut pairs = self.shared.as_ref()?.baggage.pairs();
+        pairs.find(|(known, _)| *known == key).map(|(_, value)| value)
     }
 
     /// The span below which work happens; invalid when there is none.

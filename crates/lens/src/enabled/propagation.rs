@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::context::{
-    BaggageEntry, Context, FLAG_RANDOM, FLAG_SAMPLED, Shared, SpanContext, promoted_key,
+    Baggage, BaggageEntry, Context, FLAG_RANDOM, FLAG_SAMPLED, Shared, SpanContext, promoted_key,
+    put_entry,
 };
 use super::ids::{SpanId, TraceId};
 use crate::config::Propagators;
@@ -22,6 +23,8 @@ static BAGGAGE: AtomicBool = AtomicBool::new(true);
 /// Longest baggage that is read, as the specification asks to support.
 const MAX_BAGGAGE_BYTES: usize = 8192;
 const MAX_BAGGAGE_ENTRIES: usize = 180;
+/// Members of baggage that are told apart without a list of them.
+const MAX_PLAIN_ENTRIES: usize = 16;
 const MAX_TRACESTATE_MEMBERS: usize = 32;
 
 /// Sets what crosses process boundaries.
@@ -52,13 +55,28 @@ impl Context {
         let traceparent = traceparent.filter(|_| TRACE_CONTEXT.load(Ordering::Relaxed));
         let span = traceparent.and_then(parse_traceparent);
         let tracestate = span.and_then(|_| tracestate()).and_then(parse_tracestate);
-        let baggage = match baggage {
-            Some(text) if BAGGAGE.load(Ordering::Relaxed) => parse_baggage(text),
-            _ => Vec::new(),
-        };
+        let baggage = baggage.filter(|_| BAGGAGE.load(Ordering::Relaxed));
+        let span = span.unwrap_or_default();
+        if tracestate.is_none()
+            && let Some(text) = baggage
+            && let Some(same) = Self::with_current(|current| current.sharing(text))
+        {
+            return Self::from_parts(span, Some(same));
+        }
+        let baggage = baggage.map(Baggage::parse).unwrap_or_default();
         let shared = (tracestate.is_some() || !baggage.is_empty())
             .then(|| Arc::new(Shared::new(tracestate, baggage)));
-        Self::from_parts(span.unwrap_or_default(), shared)
+        Self::from_parts(span, shared)
+    }
+
+    /// What this context shares, if that is baggage that reads `text` and nothing else: a process that asks
+    /// itself need not read what it has just written.
+    fn sharing(&self, text: &str) -> Option<Arc<Shared>> {
+        let shared = self.shared().filter(|shared| shared.tracestate.is_none())?;
+        match &shared.baggage {
+            Baggage::Plain(plain) if **plain == *text => Some(Arc::clone(shared)),
+            _ => None,
+        }
     }
 
     /// Writes `traceparent` (and `tracestate`) when there is a span, and `baggage` when there are entries.
@@ -73,7 +91,12 @@ impl Context {
             set(TRACESTATE_HEADER, tracestate);
         }
         if !shared.baggage.is_empty() && BAGGAGE.load(Ordering::Relaxed) {
-            let text = shared.baggage_text.get_or_init(|| shared.write_baggage().into());
+            let text = match &shared.baggage {
+                Baggage::Plain(text) => text,
+                Baggage::Entries(entries) => {
+                    shared.baggage_text.get_or_init(|| write_baggage(entries).into())
+                }
+            };
             set(BAGGAGE_HEADER, text);
         }
     }
@@ -225,9 +248,76 @@ fn is_baggage_octet(byte: u8) -> bool {
     CLASSES[usize::from(byte)] & IN_VALUE != 0
 }
 
-/// Entries of a `baggage` header; members that are not well formed are skipped, the last of a key wins.
+impl Baggage {
+    /// Reads a `baggage` header.
+    fn parse(text: &str) -> Self {
+        if is_plain(text) { Self::Plain(text.into()) } else { Self::Entries(parse_baggage(text)) }
+    }
+
+    /// Baggage of these entries; the last of a key wins.
+    pub(super) fn of(entries: &[(&'static str, String)]) -> Self {
+        let length = entries.iter().map(|(key, value)| key.len() + value.len() + 2).sum();
+        let mut text = String::with_capacity(length);
+        for (key, value) in entries {
+            if !text.is_empty() {
+                text.push(',');
+            }
+            text.push_str(key);
+            text.push('=');
+            text.push_str(value);
+        }
+        // A value with a comma would read as two entries.
+        let are_plain = |(_, value): &(_, String)| {
+            value.bytes().all(|byte| is_baggage_octet(byte) && byte != b'%')
+        };
+        if entries.iter().all(are_plain) && is_plain(&text) {
+            return Self::Plain(text.into());
+        }
+        let mut list = Vec::with_capacity(entries.len());
+        for (key, value) in entries {
+            put_entry(&mut list, key, value);
+        }
+        Self::Entries(list)
+    }
+}
+
+/// Whether a `baggage` header reads as we would write it: nothing to skip, to decode or to replace.
 ///
-/// Every request of a rollout passes here, so members are cut by hand, byte by byte, once.
+/// Every request of a rollout passes here: one walk, byte by byte, and no allocation.
+fn is_plain(text: &str) -> bool {
+    if text.is_empty() || text.len() > MAX_BAGGAGE_BYTES {
+        return false;
+    }
+    let mut keys = [""; MAX_PLAIN_ENTRIES];
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    for count in 0..MAX_PLAIN_ENTRIES {
+        let start = at;
+        while bytes.get(at).is_some_and(|byte| CLASSES[usize::from(*byte)] & IN_KEY != 0) {
+            at += 1;
+        }
+        if at == start || bytes.get(at) != Some(&b'=') {
+            return false;
+        }
+        let key = &text[start..at];
+        if keys[..count].contains(&key) {
+            return false;
+        }
+        keys[count] = key;
+        at += 1;
+        while bytes.get(at).is_some_and(|byte| is_baggage_octet(*byte) && *byte != b'%') {
+            at += 1;
+        }
+        match bytes.get(at) {
+            None => return true,
+            Some(b',') => at += 1,
+            Some(_) => return false,
+        }
+    }
+    false
+}
+
+/// Entries of a `baggage` header; members that are not well formed are skipped, the last of a key wins.
 fn parse_baggage(text: &str) -> Vec<BaggageEntry> {
     let mut entries: Vec<BaggageEntry> = Vec::with_capacity(8);
     if text.len() > MAX_BAGGAGE_BYTES {
@@ -297,32 +387,25 @@ fn decode_baggage(text: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-impl Shared {
-    fn write_baggage(&self) -> String {
-        let mut out = String::with_capacity(self.baggage.len() * 48);
-        for entry in &self.baggage {
-            if !out.is_empty() {
-                out.push(',');
-            }
-            out.push_str(&entry.key);
-            out.push('=');
-            if entry.value.bytes().all(|byte| is_baggage_octet(byte) && byte != b'%') {
-                out.push_str(&entry.value);
-                continue_with_metadata(&mut out, &entry.metadata);
-                continue;
-            }
-            for byte in entry.value.bytes() {
-                if is_baggage_octet(byte) && byte != b'%' {
-                    out.push(char::from(byte));
-                } else {
-                    // Writing to a string cannot fail.
-                    let _ = write!(out, "%{byte:02X}");
-                }
-            }
-            continue_with_metadata(&mut out, &entry.metadata);
+fn write_baggage(entries: &[BaggageEntry]) -> String {
+    let mut out = String::with_capacity(entries.len() * 48);
+    for entry in entries {
+        if !out.is_empty() {
+            out.push(',');
         }
-        out
+        out.push_str(&entry.key);
+        out.push('=');
+        for byte in entry.value.bytes() {
+            if is_baggage_octet(byte) && byte != b'%' {
+                out.push(char::from(byte));
+            } else {
+                // Writing to a string cannot fail.
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+        continue_with_metadata(&mut out, &entry.metadata);
     }
+    out
 }
 
 fn continue_with_metadata(out: &mut String, metadata: &str) {
@@ -427,6 +510,67 @@ mod tests {
     fn environment_variables_are_read_like_headers() {
         let context = Context::from_env(|name| (name == "TRACEPARENT").then(|| PARENT.to_owned()));
         assert_eq!(inject(&context)["traceparent"], PARENT);
+    }
+
+    #[test]
+    fn baggage_that_is_passed_on_as_it_came_reads_as_if_it_had_been_taken_apart() {
+        let texts = [
+            ("a=1,bb=2", true),
+            ("a=", true),
+            ("a=b=c", true),
+            ("", false),
+            ("a", false),
+            ("a=1,", false),
+            (",a=1", false),
+            ("a=1, b=2", false),
+            ("a=1,a=2", false),
+            ("a=%41", false),
+            ("a=1;x", false),
+            ("a=\"", false),
+            ("a b=1", false),
+            ("=1", false),
+            ("a=é", false),
+        ];
+        for (text, plain) in texts {
+            assert_eq!(is_plain(text), plain, "{text}");
+            let entries = parse_baggage(text);
+            if plain {
+                assert_eq!(write_baggage(&entries), text);
+                let baggage = Baggage::parse(text).into_entries();
+                assert_eq!(format!("{baggage:?}"), format!("{entries:?}"));
+            }
+        }
+        let many = (0..=MAX_PLAIN_ENTRIES).map(|at| format!("k{at}=v")).collect::<Vec<_>>();
+        assert!(is_plain(&many[1..].join(",")) && !is_plain(&many.join(",")));
+    }
+
+    #[test]
+    fn values_that_a_header_cannot_hold_are_encoded() {
+        let written = |entries: &[(&'static str, String)]| match Baggage::of(entries) {
+            Baggage::Plain(text) => text.into(),
+            Baggage::Entries(entries) => write_baggage(&entries),
+        };
+        let entry = |key, value: &str| (key, value.to_owned());
+        assert_eq!(written(&[entry("a", "1"), entry("b", "2")]), "a=1,b=2");
+        assert_eq!(written(&[entry("a", "1,b=2")]), "a=1%2Cb=2");
+        assert_eq!(written(&[entry("a", "100%")]), "a=100%25");
+        assert_eq!(written(&[entry("a", "1"), entry("b", "2"), entry("a", "3")]), "b=2,a=3");
+    }
+
+    #[test]
+    fn a_process_that_asks_itself_shares_what_it_wrote() {
+        let context = extract(&[("traceparent", PARENT), ("baggage", "task=7")]);
+        let guard = context.clone().attach();
+        let same = extract(&[("baggage", "task=7")]);
+        let other = extract(&[("baggage", "task=8")]);
+        let stateful =
+            extract(&[("traceparent", PARENT), ("tracestate", "a=1"), ("baggage", "task=7")]);
+        drop(guard);
+        let (shared, reused) =
+            (context.shared().expect("baggage"), same.shared().expect("baggage"));
+        assert!(Arc::ptr_eq(shared, reused) && !same.span_context().is_valid());
+        assert_eq!(other.baggage("task"), Some("8"));
+        assert_eq!(inject(&stateful)["tracestate"], "a=1");
     }
 
     #[test]

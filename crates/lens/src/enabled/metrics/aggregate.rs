@@ -121,6 +121,8 @@ pub(super) struct Instrument {
     pub description: &'static str,
     pub kind: Kind,
     cells: RwLock<HashMap<Vec<u8>, Arc<Cell>>>,
+    /// The point without attributes, found without a look-up.
+    bare: OnceLock<Arc<Cell>>,
     overflow: OnceLock<Arc<Cell>>,
     callbacks: Mutex<Vec<Callback>>,
 }
@@ -153,6 +155,7 @@ pub(super) fn register(
         description,
         kind,
         cells: RwLock::default(),
+        bare: OnceLock::new(),
         overflow: OnceLock::new(),
         callbacks: Mutex::default(),
     });
@@ -201,6 +204,9 @@ impl Instrument {
     }
 
     pub(super) fn update(&self, attributes: Attributes<'_>, update: impl FnOnce(&Cell)) {
+        if attributes.is_empty() {
+            return update(self.bare.get_or_init(|| self.create(&[])));
+        }
         let mut key = KEY.try_with(std::cell::RefCell::take).unwrap_or_default();
         key.clear();
         self.encode(attributes, &mut key);
