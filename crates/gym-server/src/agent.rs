@@ -12,12 +12,12 @@ use gym_telemetry::groups::{AGENT, ROLLOUT};
 use gym_telemetry::semconv::value::outcome;
 use gym_telemetry::{metrics, semconv};
 use http::Method;
-use lens::{Context, InSpan as _, Span};
+use lens::{Context, Span};
 
 use crate::http::{Call, HttpError, Reply, Service};
 use crate::instance::{InstanceConfig, ServerType};
 use crate::rollout::Indices;
-use crate::telemetry::traced;
+use crate::telemetry::{traced, traced_in};
 
 /// A server that runs rollouts.
 pub trait AgentServer: Sized + Send + Sync + 'static {
@@ -88,14 +88,22 @@ async fn run<S: AgentServer>(
     if let Some(rollout) = rollout {
         call.set_rollout(rollout);
     }
-    let context = identified(&call, &indices);
-    let outcome = Outcome { started: Instant::now(), known: None };
-    match context {
-        Some(context) => {
-            run_in_span(agent, name, &call, body.clone(), outcome).in_context(context).await
-        }
-        None => run_in_span(agent, name, &call, body.clone(), outcome).await,
+    let context = identified(&call, &indices).unwrap_or_else(Context::current);
+    let mut outcome = Outcome { started: Instant::now(), known: None };
+    let mut span = Span::build(&ROLLOUT, semconv::span::ROLLOUT).parent(&context).start();
+    if span.is_recording() {
+        span.set(semconv::SERVER_NAME, Arc::clone(name));
     }
+    let running = agent.run(&call, body.clone());
+    let result = traced_in(&context, span, running, |span, result| {
+        span.set(semconv::ROLLOUT_OUTCOME, outcome_of(result));
+    })
+    .await;
+    outcome.known = Some(outcome_of(&result));
+    if gym_telemetry::is_active() {
+        call.set_server_attribute(semconv::ROLLOUT_OUTCOME, outcome_of(&result));
+    }
+    result
 }
 
 /// The current context with the identity that the body gives, when a caller that sends no
@@ -136,28 +144,6 @@ impl Drop for Outcome {
             metrics::ROLLOUT_COMPLETED.add(1, &[(semconv::ROLLOUT_OUTCOME, outcome.into())]);
         }
     }
-}
-
-async fn run_in_span<S: AgentServer>(
-    agent: &S,
-    name: &Arc<str>,
-    call: &Call,
-    body: Bytes,
-    mut outcome: Outcome,
-) -> Result<Reply, HttpError> {
-    let mut span = Span::start(&ROLLOUT, semconv::span::ROLLOUT);
-    if span.is_recording() {
-        span.set(semconv::SERVER_NAME, Arc::clone(name));
-    }
-    let result = traced(span, agent.run(call, body), |span, result| {
-        span.set(semconv::ROLLOUT_OUTCOME, outcome_of(result));
-    })
-    .await;
-    outcome.known = Some(outcome_of(&result));
-    if gym_telemetry::is_active() {
-        call.set_server_attribute(semconv::ROLLOUT_OUTCOME, outcome_of(&result));
-    }
-    result
 }
 
 fn outcome_of(result: &Result<Reply, HttpError>) -> &'static str {

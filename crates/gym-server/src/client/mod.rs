@@ -24,7 +24,7 @@ pub use patience::{InvalidPatience, Listener, Patience};
 pub use retry::{Failure, Policy};
 pub use wire::WireError;
 
-use crate::http::{Carrier, Shard};
+use crate::http::{Call, Shard};
 use crate::instance::Endpoint;
 use pool::Pool;
 
@@ -125,8 +125,8 @@ impl Client {
         local.shard.upgrade()
     }
 
-    pub(crate) fn forwarding(&self, carrier: Carrier, outgoing: Outgoing) -> Outgoing {
-        outgoing.carrier(carrier)
+    pub(crate) fn on_behalf_of(call: Call, outgoing: Outgoing) -> Outgoing {
+        outgoing.on_behalf_of(call)
     }
 }
 

@@ -12,7 +12,7 @@ use super::retry::{Failure, Policy};
 use super::span::CallSpan;
 use super::wire::{Body, ReplyHead, RequestHead, Unsent, Wire, WireError};
 use super::{Client, connect};
-use crate::http::{Carrier, Shard, respond_locally};
+use crate::http::{Call, Shard, respond_locally};
 use crate::instance::Endpoint;
 use crate::session::CookieJar;
 
@@ -36,7 +36,8 @@ pub struct Outgoing {
     headers: Vec<(HeaderName, HeaderValue)>,
     body: Bytes,
     policy: Policy,
-    carrier: Carrier,
+    /// The request being served that this one is made for.
+    call: Option<Call>,
     context: Option<lens::Context>,
     silent: bool,
     limit: Option<Duration>,
@@ -91,7 +92,7 @@ impl Outgoing {
             headers: Vec::with_capacity(8),
             body: Bytes::new(),
             policy: Policy::default(),
-            carrier: Carrier::default(),
+            call: None,
             context: None,
             silent: false,
             limit: None,
@@ -142,12 +143,15 @@ impl Outgoing {
         self
     }
 
-    pub(super) fn carrier(mut self, carrier: Carrier) -> Self {
-        self.carrier = carrier;
+    pub(super) fn on_behalf_of(mut self, call: Call) -> Self {
+        self.call = Some(call);
         self
     }
 
     /// Sends the request and reads the reply.
+    ///
+    /// What seldom happens is boxed: this future is a part of many others, and with hundreds of
+    /// rollouts in flight its size is memory that every step walks.
     ///
     /// # Errors
     ///
@@ -172,14 +176,16 @@ impl Outgoing {
         self.finish_headers(&context, &span);
         let result = match self.limit {
             None => self.attempts(&mut span).await,
-            Some(limit) => match tokio::time::timeout(limit, self.attempts(&mut span)).await {
-                Ok(result) => result,
-                Err(_) => Err(ClientError::Idle {
-                    name: self.endpoint.name().to_owned(),
-                    authority: self.endpoint.authority().to_owned(),
-                    limit,
-                }),
-            },
+            Some(limit) => {
+                let attempts = Box::pin(tokio::time::timeout(limit, self.attempts(&mut span)));
+                attempts.await.unwrap_or_else(|_| {
+                    Err(ClientError::Idle {
+                        name: self.endpoint.name().to_owned(),
+                        authority: self.endpoint.authority().to_owned(),
+                        limit,
+                    })
+                })
+            }
         };
         span.finish(&result);
         result
@@ -195,7 +201,8 @@ impl Outgoing {
         self.headers.extend(accept.into_iter().chain(content_type));
         if !self.silent {
             let config = &self.client.0.config;
-            span.propagate(context, &self.carrier, &self.endpoint, config, &mut self.headers);
+            let carrier = self.call.as_ref().map(Call::carrier);
+            span.propagate(context, carrier, &self.endpoint, config, &mut self.headers);
         }
     }
 
@@ -239,7 +246,7 @@ impl Outgoing {
                     });
                     waited = wait;
                     span.backs_off();
-                    tokio::time::sleep(wait).await;
+                    Box::pin(tokio::time::sleep(wait)).await;
                 }
             }
         }
@@ -285,7 +292,7 @@ impl Outgoing {
                 Some(lease) => lease,
                 None => {
                     span.waits_for_connection();
-                    let waited = pool.acquire(endpoint.pool_key()).await;
+                    let waited = Box::pin(pool.acquire(endpoint.pool_key())).await;
                     span.got_connection();
                     waited.map_err(|error| match error {
                         NoLease::Closed => ClientError::Closed { name: endpoint.name().to_owned() },
@@ -305,7 +312,7 @@ impl Outgoing {
                 }
                 Lease::Open(permit) => {
                     span.connects();
-                    let wire = self.connect().await?;
+                    let wire = Box::pin(self.connect()).await?;
                     (permit.connected(wire), false)
                 }
             };
@@ -414,7 +421,8 @@ impl Outgoing {
         match self.client.0.config.patience.silence(self.policy) {
             None => Ok(waiting.await),
             Some(limit) => {
-                tokio::time::timeout(limit, waiting).await.map_err(|_| ClientError::Idle {
+                let waited = Box::pin(tokio::time::timeout(limit, waiting)).await;
+                waited.map_err(|_| ClientError::Idle {
                     name: self.endpoint.name().to_owned(),
                     authority: self.endpoint.authority().to_owned(),
                     limit,

@@ -117,7 +117,7 @@ impl CallSpan {
     pub(super) fn propagate(
         &self,
         context: &lens::Context,
-        carrier: &Carrier,
+        carrier: Option<&Carrier>,
         endpoint: &Endpoint,
         config: &ClientConfig,
         headers: &mut Vec<(HeaderName, HeaderValue)>,
@@ -137,7 +137,9 @@ impl CallSpan {
                 return;
             }
             // The baggage of a request is mostly what it came with: share those bytes.
-            let kept = carrier.baggage_if_same(value).filter(|_| name == crate::http::BAGGAGE);
+            let kept = carrier
+                .filter(|_| name == crate::http::BAGGAGE)
+                .and_then(|carrier| carrier.baggage_if_same(value));
             if let Some(value) = kept.or_else(|| HeaderValue::from_str(value).ok()) {
                 injected |= name == crate::http::TRACEPARENT;
                 set_header(headers, name, value);
@@ -148,7 +150,7 @@ impl CallSpan {
         } else {
             context.inject(&mut set);
         }
-        if !injected && !gym_telemetry::is_active() {
+        if let Some(carrier) = carrier.filter(|_| !injected && !gym_telemetry::is_active()) {
             carrier.copy_to(baggage, |name, value| {
                 // What was set for this request alone stays.
                 if name != crate::http::BAGGAGE || headers.iter().all(|(known, _)| *known != name) {

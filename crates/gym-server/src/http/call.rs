@@ -175,6 +175,10 @@ impl Call {
         )
     }
 
+    pub(crate) fn carrier(&self) -> &Carrier {
+        &self.0.carrier
+    }
+
     /// The client of the shard that serves this request.
     #[must_use]
     pub fn client(&self) -> &Client {
@@ -183,11 +187,11 @@ impl Call {
 
     /// A POST request on behalf of this one: it continues its trace.
     pub fn post(&self, endpoint: &Endpoint, path: &str) -> Outgoing {
-        self.0.client.forwarding(self.0.carrier.clone(), self.0.client.post(endpoint, path))
+        Client::on_behalf_of(self.clone(), self.0.client.post(endpoint, path))
     }
 
     /// A GET request on behalf of this one.
     pub fn get(&self, endpoint: &Endpoint, path: &str) -> Outgoing {
-        self.0.client.forwarding(self.0.carrier.clone(), self.0.client.get(endpoint, path))
+        Client::on_behalf_of(self.clone(), self.0.client.get(endpoint, path))
     }
 }
