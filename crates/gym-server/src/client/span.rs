@@ -162,6 +162,10 @@ impl CallSpan {
 
     /// An attempt begins, after this back-off.
     pub(super) fn begin_attempt(&mut self, backoff: Duration) {
+        // Without a span nobody asks for the times, and a look at the clock is not free.
+        if !self.span.is_recording() {
+            return;
+        }
         self.leave();
         self.attempt =
             Some(Attempt { started: Instant::now(), timings: Timings::default(), backoff });
@@ -198,8 +202,10 @@ impl CallSpan {
     }
 
     fn enter(&mut self, phase: fn(Instant) -> Phase) {
-        self.leave();
-        self.phase = phase(Instant::now());
+        if self.span.is_recording() {
+            self.leave();
+            self.phase = phase(Instant::now());
+        }
     }
 
     /// Adds the time of the current phase to the attempt it belongs to.

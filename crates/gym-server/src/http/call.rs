@@ -19,23 +19,13 @@ pub const BAGGAGE: HeaderName = HeaderName::from_static("baggage");
 /// Trace headers of a request, passed on as they came when this process makes no trace context
 /// of its own.
 #[derive(Clone, Debug, Default)]
-pub struct Carrier {
-    traceparent: Option<HeaderValue>,
-    tracestate: Option<HeaderValue>,
-    baggage: Option<HeaderValue>,
+pub(crate) struct Carrier {
+    pub(super) traceparent: Option<HeaderValue>,
+    pub(super) tracestate: Option<HeaderValue>,
+    pub(super) baggage: Option<HeaderValue>,
 }
 
 impl Carrier {
-    /// Takes the trace headers of a request.
-    #[must_use]
-    pub fn from_headers(headers: &HeaderMap) -> Self {
-        Self {
-            traceparent: headers.get(TRACEPARENT).cloned(),
-            tracestate: headers.get(TRACESTATE).cloned(),
-            baggage: headers.get(BAGGAGE).cloned(),
-        }
-    }
-
     /// The header of the incoming baggage when it reads `text`.
     pub(crate) fn baggage_if_same(&self, text: &str) -> Option<HeaderValue> {
         self.baggage.as_ref().filter(|value| value.as_bytes() == text.as_bytes()).cloned()
@@ -81,8 +71,8 @@ impl Call {
         prefix_len: usize,
         rollout: Option<RolloutId>,
         headers: HeaderMap,
+        carrier: Carrier,
     ) -> Self {
-        let carrier = Carrier::from_headers(&headers);
         Self(Arc::new(Parts {
             client,
             session,
@@ -100,7 +90,8 @@ impl Call {
     /// A request that came from nowhere, for work that serves no request and for tests.
     #[must_use]
     pub fn detached(client: Client) -> Self {
-        Self::new(client, SessionId::random(), Uri::from_static("/"), 0, None, HeaderMap::new())
+        let (uri, headers) = (Uri::from_static("/"), HeaderMap::new());
+        Self::new(client, SessionId::random(), uri, 0, None, headers, Carrier::default())
     }
 
     /// Identity of the caller's session; new when it sent none.

@@ -9,7 +9,8 @@ mod router;
 mod server;
 mod span;
 
-pub use call::{BAGGAGE, Call, Carrier, TRACEPARENT, TRACESTATE};
+pub(crate) use call::Carrier;
+pub use call::{BAGGAGE, Call, TRACEPARENT, TRACESTATE};
 pub use reply::{Delivery, HttpError, Reply};
 pub(crate) use respond::respond_locally;
 pub use router::{HandlerFuture, Service, SharedService};

@@ -9,13 +9,13 @@ use std::task::Poll;
 use bytes::Bytes;
 use gym_telemetry::semconv;
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use lens::InSpan as _;
 
 use super::body::ReplyBody;
-use super::call::{TRACEPARENT, TRACESTATE};
+use super::call::{BAGGAGE, Carrier, TRACEPARENT, TRACESTATE};
 use super::router::{HandlerFuture, Lookup, Service};
 use super::server::{Peer, Shard};
 use super::span::RequestSpan;
@@ -57,7 +57,8 @@ impl Opened {
         let strips = !split.prefix.is_empty() && service.strips_prefix(split.path);
         let (prefix_len, path) =
             if strips { (split.prefix.len(), split.path) } else { (0, full_path) };
-        let parent = trace_context(&head.headers);
+        let known = KnownHeaders::of(&head.headers, &service.cookie_name);
+        let parent = known.trace_context();
         let rollout = if strips {
             RolloutId::parse(split.id)
         } else {
@@ -68,14 +69,16 @@ impl Opened {
             Lookup::Found(route) => Some(route),
             Lookup::WrongMethod | Lookup::Unknown => None,
         };
-        let mut span = RequestSpan::start(route, &head.method, path, &head.headers, peer, &parent);
+        let mut span = RequestSpan::start(route, &head.method, path, known.host, peer, &parent);
         if let Some(rollout) = rollout.as_ref().filter(|_| strips) {
             span.set_rollout(rollout);
         }
         let context = span.context(&parent);
-        let session = session_of(service, &head.headers);
+        let session = known.session.unwrap_or_else(SessionId::random);
+        let carrier = known.carrier();
+        let (uri, headers) = (head.uri, head.headers);
         let call =
-            Call::new(shard.client.clone(), session, head.uri, prefix_len, rollout, head.headers);
+            Call::new(shard.client.clone(), session, uri, prefix_len, rollout, headers, carrier);
         Self { lookup, call, context, span }
     }
 
@@ -92,57 +95,88 @@ impl Opened {
     }
 }
 
-fn trace_context(headers: &HeaderMap) -> lens::Context {
-    if !gym_telemetry::is_active() {
-        return lens::Context::empty();
-    }
-    // Several `tracestate` or `baggage` headers are one list.
-    let joined = |name: &str| -> Option<String> {
-        let mut values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-        let first = values.next()?;
-        let mut text = first.to_owned();
-        for value in values {
-            text.push(',');
-            text.push_str(value);
+/// What every request is looked through for, found in one walk over its headers.
+#[derive(Default)]
+struct KnownHeaders<'h> {
+    traceparent: Option<&'h HeaderValue>,
+    tracestate: Option<&'h HeaderValue>,
+    baggage: Option<&'h HeaderValue>,
+    host: Option<&'h HeaderValue>,
+    session: Option<SessionId>,
+    /// Two parents are no parent.
+    has_two_parents: bool,
+    /// The headers, when several `tracestate` or `baggage` ones make a list.
+    with_lists: Option<&'h HeaderMap>,
+}
+
+impl<'h> KnownHeaders<'h> {
+    fn of(headers: &'h HeaderMap, cookie_name: &str) -> Self {
+        let mut known = Self::default();
+        for (name, value) in headers {
+            if *name == header::COOKIE {
+                known.session = known.session.or_else(|| session_in(value, cookie_name));
+            } else if *name == header::HOST {
+                known.host = known.host.or(Some(value));
+            } else if *name == TRACEPARENT {
+                known.has_two_parents |= known.traceparent.is_some();
+                known.traceparent = known.traceparent.or(Some(value));
+            } else {
+                let slot = match name {
+                    name if *name == TRACESTATE => &mut known.tracestate,
+                    name if *name == BAGGAGE => &mut known.baggage,
+                    _ => continue,
+                };
+                if slot.is_some() {
+                    known.with_lists = Some(headers);
+                } else {
+                    *slot = Some(value);
+                }
+            }
         }
-        Some(text)
-    };
-    let many = |name: &http::HeaderName| headers.get_all(name).iter().nth(1).is_some();
-    if many(&TRACEPARENT) {
-        // Two parents are no parent.
-        return lens::Context::empty();
+        known
     }
-    if many(&TRACESTATE) || many(&super::BAGGAGE) {
-        let (parent, state, baggage) =
-            (joined("traceparent"), joined("tracestate"), joined("baggage"));
-        return lens::Context::extract(|name| match name {
-            "traceparent" => parent.as_deref(),
+
+    fn carrier(&self) -> Carrier {
+        Carrier {
+            traceparent: self.traceparent.cloned(),
+            tracestate: self.tracestate.cloned(),
+            baggage: self.baggage.cloned(),
+        }
+    }
+
+    fn trace_context(&self) -> lens::Context {
+        if !gym_telemetry::is_active() || self.has_two_parents {
+            return lens::Context::empty();
+        }
+        let text = |value: Option<&'h HeaderValue>| value.and_then(|value| value.to_str().ok());
+        let Some(headers) = self.with_lists else {
+            return lens::Context::extract(|name| match name {
+                "traceparent" => text(self.traceparent),
+                "tracestate" => text(self.tracestate),
+                "baggage" => text(self.baggage),
+                _ => None,
+            });
+        };
+        let joined = |name: HeaderName| {
+            let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+            Some(values.collect::<Vec<_>>().join(",")).filter(|text| !text.is_empty())
+        };
+        let (state, baggage) = (joined(TRACESTATE), joined(BAGGAGE));
+        lens::Context::extract(|name| match name {
+            "traceparent" => text(self.traceparent),
             "tracestate" => state.as_deref(),
             "baggage" => baggage.as_deref(),
             _ => None,
-        });
+        })
     }
-    lens::Context::extract(|name| {
-        let name = match name {
-            "traceparent" => TRACEPARENT,
-            "tracestate" => TRACESTATE,
-            "baggage" => super::BAGGAGE,
-            _ => return None,
-        };
-        headers.get(name)?.to_str().ok()
-    })
 }
 
-fn session_of(service: &Service, headers: &HeaderMap) -> SessionId {
-    headers
-        .get_all(header::COOKIE)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|text| text.split(';'))
+fn session_in(cookies: &HeaderValue, cookie_name: &str) -> Option<SessionId> {
+    let pairs = cookies.to_str().ok()?.split(';');
+    pairs
         .filter_map(|pair| pair.trim().split_once('='))
-        .filter(|(name, _)| *name == service.cookie_name)
+        .filter(|(name, _)| *name == cookie_name)
         .find_map(|(_, value)| SessionId::parse(value))
-        .unwrap_or_else(SessionId::random)
 }
 
 async fn read(body: Incoming, max_bytes: usize) -> Result<Bytes, HttpError> {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use gym_telemetry::groups::SERVER;
 use gym_telemetry::semconv;
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode};
 use lens::{Context, Span, SpanKind};
 
 use super::router::Route;
@@ -28,14 +28,14 @@ impl RequestSpan {
         route: Option<&Arc<Route>>,
         method: &Method,
         path: &str,
-        headers: &HeaderMap,
+        host: Option<&HeaderValue>,
         peer: &Peer,
         parent: &Context,
     ) -> Self {
         // Health checks make no spans and no metric: they would drown the rollouts.
         let is_health_check = path == "/" && (*method == Method::GET || *method == Method::HEAD);
         let span = if SERVER.is_enabled() && !is_health_check {
-            start_span(route.map(|route| &**route), method, path, headers, peer, parent)
+            start_span(route.map(|route| &**route), method, path, host, peer, parent)
         } else {
             Span::disabled()
         };
@@ -100,7 +100,7 @@ fn start_span(
     route: Option<&Route>,
     method: &Method,
     path: &str,
-    headers: &HeaderMap,
+    host: Option<&HeaderValue>,
     peer: &Peer,
     parent: &Context,
 ) -> Span {
@@ -125,7 +125,7 @@ fn start_span(
     span.set(semconv::URL_PATH, path);
     span.set(semconv::URL_SCHEME, "http");
     span.set(semconv::NETWORK_PROTOCOL_VERSION, "1.1");
-    if let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) {
+    if let Some(host) = host.and_then(|host| host.to_str().ok()) {
         // An address in brackets has colons of its own.
         let (address, port) = match host.rsplit_once(':') {
             Some((address, port)) if !host.ends_with(']') => (address, port.parse::<i64>().ok()),
