@@ -10,9 +10,9 @@ mod send;
 mod tls;
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::mpsc;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, Uri};
 use tokio::sync::mpsc as channel;
@@ -81,7 +81,14 @@ pub enum Outcome {
     /// Refused for a reason that no retry cures.
     Refused,
     /// Not delivered within the budget.
-    Failed,
+    Failed {
+        /// How long the receiver asked to be left alone.
+        not_before: Option<Duration>,
+    },
+}
+
+impl Outcome {
+    const FAILED: Self = Self::Failed { not_before: None };
 }
 
 /// A target that cannot be used.
@@ -129,7 +136,35 @@ struct Job {
     sender: Arc<tokio::sync::Mutex<send::State>>,
     target: Arc<Prepared>,
     body: Arc<Vec<u8>>,
-    reply: mpsc::SyncSender<Outcome>,
+    reply: Reply,
+}
+
+/// Where the outcome of one request is put, and who waits for it.
+#[derive(Debug)]
+struct Reply {
+    outcome: Arc<OnceLock<Outcome>>,
+    waiting: Thread,
+}
+
+impl Drop for Reply {
+    /// A job that is lost on its way has failed.
+    fn drop(&mut self) {
+        let _ = self.outcome.set(Outcome::FAILED);
+        self.waiting.unpark();
+    }
+}
+
+/// A request on its way.
+#[derive(Debug)]
+pub struct Ticket {
+    outcome: Arc<OnceLock<Outcome>>,
+}
+
+impl Ticket {
+    /// The outcome; `None` while it is on its way.
+    pub fn outcome(&self) -> Option<Outcome> {
+        self.outcome.get().copied()
+    }
 }
 
 /// Jobs that may wait for the client's thread.
@@ -161,8 +196,7 @@ impl Client {
                 while let Some(job) = waiting.recv().await {
                     tokio::spawn(async move {
                         let outcome = send::send(&job.sender, &job.target, &job.body).await;
-                        // The caller may have given up.
-                        let _ = job.reply.try_send(outcome);
+                        let _ = job.reply.outcome.set(outcome);
                     });
                 }
             });
@@ -235,16 +269,31 @@ pub struct Sender {
 }
 
 impl Sender {
+    /// Begins to send an encoded export request; `waiting` is unparked when its outcome is known.
+    pub fn begin(&self, body: Arc<Vec<u8>>, waiting: Thread) -> Ticket {
+        let outcome = Arc::new(OnceLock::new());
+        let reply = Reply { outcome: Arc::clone(&outcome), waiting };
+        let (sender, target) = (Arc::clone(&self.state), Arc::clone(&self.target));
+        // A job that is refused is dropped, and so its reply says that it failed.
+        let _ = self.jobs.try_send(Job { sender, target, body, reply });
+        Ticket { outcome }
+    }
+
     /// Sends an encoded export request and waits for its outcome. Must not be called on a thread of a runtime.
     pub fn send(&self, body: Arc<Vec<u8>>) -> Outcome {
-        let (reply, outcome) = mpsc::sync_channel(1);
-        let job =
-            Job { sender: Arc::clone(&self.state), target: Arc::clone(&self.target), body, reply };
-        if self.jobs.try_send(job).is_err() {
-            return Outcome::Failed;
-        }
+        let ticket = self.begin(body, std::thread::current());
         // The client keeps the budget; this only covers a thread that does not run at all.
         let patience = self.target.timeout.saturating_mul(2) + Duration::from_secs(1);
-        outcome.recv_timeout(patience).unwrap_or(Outcome::Failed)
+        let give_up = Instant::now() + patience;
+        loop {
+            if let Some(outcome) = ticket.outcome() {
+                return outcome;
+            }
+            let left = give_up.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Outcome::FAILED;
+            }
+            std::thread::park_timeout(left);
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! Spans, log records and request framing as bytes, written once.
 
 use crate::wire::{
-    BYTES, FIXED32, bytes_field_len, put_bytes, put_double, put_fixed64, put_message, put_uint,
-    put_varint, tag, varint_len,
+    BYTES, Cursor, FIXED32, VARINT, bytes_field_len, put_bytes, put_double, put_fixed64,
+    put_message, put_uint, put_varint, tag, varint_len,
 };
 
 /// Field number of `Span.attributes`.
@@ -205,62 +205,94 @@ impl SpanParts<'_> {
         message + if self.status == StatusCode::Unset { 0 } else { 2 }
     }
 
+    /// Whether it has neither events, links, a status nor anything dropped, as most spans.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        self.events.is_empty()
+            && self.links.is_empty()
+            && self.status == StatusCode::Unset
+            && self.status_message.is_empty()
+            && self.dropped_attributes | self.dropped_events | self.dropped_links == 0
+    }
+
     /// Bytes of the message.
+    #[inline]
     pub fn encoded_len(&self) -> usize {
-        let count = |value: u32| if value == 0 { 0 } else { 1 + varint_len(u64::from(value)) };
-        let status_len = self.status_len();
-        18 + 10
-            + if self.trace_state.is_empty() { 0 } else { bytes_field_len(self.trace_state.len()) }
+        const IDS: usize = 18 + 10;
+        const KIND_TIMES_AND_FLAGS: usize = 2 + 18 + 6;
+        let trace_state = match self.trace_state.len() {
+            0 => 0,
+            len => bytes_field_len(len),
+        };
+        IDS + trace_state
             + if self.parent_id.is_some() { 10 } else { 0 }
             + bytes_field_len(self.name.len())
-            + 2
-            + 18
+            + KIND_TIMES_AND_FLAGS
             + self.attributes.len()
-            + self.events.len()
+            + if self.is_plain() { 0 } else { self.rare_len() }
+    }
+
+    fn rare_len(&self) -> usize {
+        let count = |value: u32| if value == 0 { 0 } else { 1 + varint_len(u64::from(value)) };
+        let status_len = self.status_len();
+        self.events.len()
             + self.links.len()
             + count(self.dropped_attributes)
             + count(self.dropped_events)
             + count(self.dropped_links)
             + if status_len == 0 { 0 } else { bytes_field_len(status_len) }
-            // The tag of field 16 takes two bytes.
-            + 6
+    }
+
+    /// Writes the message without a tag or length of its own into [`encoded_len`](Self::encoded_len) bytes.
+    #[inline]
+    pub fn write(&self, out: &mut [u8]) {
+        let mut out = Cursor::new(out);
+        out.id(1, &self.trace_id);
+        out.id(2, &self.span_id);
+        if !self.trace_state.is_empty() {
+            out.bytes(3, self.trace_state.as_bytes());
+        }
+        if let Some(parent) = &self.parent_id {
+            out.id(4, parent);
+        }
+        out.bytes(5, self.name.as_bytes());
+        out.array(&[tag(6, VARINT), self.kind]);
+        out.fixed64(7, self.start_nanos);
+        out.fixed64(8, self.end_nanos);
+        out.slice(self.attributes);
+        if self.is_plain() {
+            out.array(&FLAGS_TAG);
+            out.array(&self.flags.to_le_bytes());
+            return;
+        }
+        out.count(10, u64::from(self.dropped_attributes));
+        out.slice(self.events);
+        out.count(12, u64::from(self.dropped_events));
+        out.slice(self.links);
+        out.count(14, u64::from(self.dropped_links));
+        let status_len = self.status_len();
+        if status_len > 0 {
+            out.array(&[tag(15, BYTES)]);
+            out.varint(status_len as u64);
+            if !self.status_message.is_empty() {
+                out.bytes(2, self.status_message.as_bytes());
+            }
+            out.count(3, self.status as u64);
+        }
+        out.array(&FLAGS_TAG);
+        out.array(&self.flags.to_le_bytes());
     }
 
     /// Appends the message without a tag or length of its own.
     pub fn put(&self, out: &mut Vec<u8>) {
-        put_bytes(out, 1, &self.trace_id);
-        put_bytes(out, 2, &self.span_id);
-        if !self.trace_state.is_empty() {
-            put_bytes(out, 3, self.trace_state.as_bytes());
-        }
-        if let Some(parent) = &self.parent_id {
-            put_bytes(out, 4, parent);
-        }
-        put_bytes(out, 5, self.name.as_bytes());
-        put_uint(out, 6, u64::from(self.kind));
-        put_fixed64(out, 7, self.start_nanos);
-        put_fixed64(out, 8, self.end_nanos);
-        out.extend_from_slice(self.attributes);
-        put_count(out, 10, self.dropped_attributes);
-        out.extend_from_slice(self.events);
-        put_count(out, 12, self.dropped_events);
-        out.extend_from_slice(self.links);
-        put_count(out, 14, self.dropped_links);
-        let status_len = self.status_len();
-        if status_len > 0 {
-            out.push(tag(15, BYTES));
-            put_varint(out, status_len as u64);
-            if !self.status_message.is_empty() {
-                put_bytes(out, 2, self.status_message.as_bytes());
-            }
-            if self.status != StatusCode::Unset {
-                put_uint(out, 3, self.status as u64);
-            }
-        }
-        put_varint(out, 16 << 3 | u64::from(FIXED32));
-        out.extend_from_slice(&self.flags.to_le_bytes());
+        let at = out.len();
+        out.resize(at + self.encoded_len(), 0);
+        self.write(&mut out[at..]);
     }
 }
+
+/// The tag of field 16 takes two bytes.
+const FLAGS_TAG: [u8; 2] = [(16 << 3 | FIXED32) | 0x80, 1];
 
 fn put_count(out: &mut Vec<u8>, field: u8, count: u32) {
     if count > 0 {

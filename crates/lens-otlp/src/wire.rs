@@ -86,6 +86,86 @@ pub fn put_message(out: &mut Vec<u8>, field: u8, write: impl FnOnce(&mut Vec<u8>
     }
 }
 
+/// Writes fields into a slice that is exactly as long as they are; what does not fit is left out.
+#[derive(Debug)]
+pub struct Cursor<'a> {
+    rest: &'a mut [u8],
+}
+
+impl<'a> Cursor<'a> {
+    /// Begins at the start of a slice.
+    #[inline]
+    pub fn new(out: &'a mut [u8]) -> Self {
+        Self { rest: out }
+    }
+
+    /// Bytes that are still free.
+    pub fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Copies bytes of a length known at compile time.
+    #[inline]
+    pub fn array<const N: usize>(&mut self, bytes: &[u8; N]) {
+        if let Some((place, rest)) = std::mem::take(&mut self.rest).split_first_chunk_mut::<N>() {
+            *place = *bytes;
+            self.rest = rest;
+        }
+    }
+
+    /// Copies bytes.
+    #[inline]
+    pub fn slice(&mut self, bytes: &[u8]) {
+        if let Some((place, rest)) =
+            std::mem::take(&mut self.rest).split_at_mut_checked(bytes.len())
+        {
+            place.copy_from_slice(bytes);
+            self.rest = rest;
+        }
+    }
+
+    /// Writes a varint.
+    #[inline]
+    pub fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.array(&[value as u8 | 0x80]);
+            value >>= 7;
+        }
+        self.array(&[value as u8]);
+    }
+
+    /// Writes a length-delimited field with a number below 16.
+    #[inline]
+    pub fn bytes(&mut self, field: u8, bytes: &[u8]) {
+        self.array(&[tag(field, BYTES)]);
+        self.varint(bytes.len() as u64);
+        self.slice(bytes);
+    }
+
+    /// Writes a length-delimited field of `N` bytes, fewer than 128, with a number below 16.
+    #[inline]
+    pub fn id<const N: usize>(&mut self, field: u8, bytes: &[u8; N]) {
+        self.array(&[tag(field, BYTES), N as u8]);
+        self.array(bytes);
+    }
+
+    /// Writes an eight-byte field with a number below 16.
+    #[inline]
+    pub fn fixed64(&mut self, field: u8, value: u64) {
+        self.array(&[tag(field, FIXED64)]);
+        self.array(&value.to_le_bytes());
+    }
+
+    /// Writes a varint field with a number below 16, unless it is zero.
+    #[inline]
+    pub fn count(&mut self, field: u8, value: u64) {
+        if value > 0 {
+            self.array(&[tag(field, VARINT)]);
+            self.varint(value);
+        }
+    }
+}
+
 /// Bytes that are no protobuf message of the expected kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

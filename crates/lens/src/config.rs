@@ -44,6 +44,10 @@ pub struct LensConfig {
     pub propagators: Propagators,
     /// How spans are gathered.
     pub batch: BatchSettings,
+    /// How log records are gathered.
+    pub log_batch: BatchSettings,
+    /// What outlives the process.
+    pub spool: SpoolSettings,
     /// Limits of one span.
     pub limits: SpanLimits,
     /// Time between two exports of metrics.
@@ -74,6 +78,8 @@ impl Default for LensConfig {
             sampler: Sampler::default(),
             propagators: Propagators::default(),
             batch: BatchSettings::default(),
+            log_batch: BatchSettings::for_logs(),
+            spool: SpoolSettings::default(),
             limits: SpanLimits::default(),
             metric_interval: Duration::from_secs(10),
             metric_timeout: Duration::from_secs(30),
@@ -248,6 +254,19 @@ pub struct BatchSettings {
     pub max_batch_bytes: usize,
     /// Budget of one export.
     pub export_timeout: Duration,
+    /// Bytes of files for what cannot be delivered.
+    pub max_spool_bytes: u64,
+}
+
+/// Where spans outlive a killed process and a receiver that is away.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpoolSettings {
+    /// Folder on a memory file system for the buffers of running processes; `None` keeps them in private memory.
+    pub ring_folder: Option<PathBuf>,
+    /// Folder for requests that cannot be delivered; `None` keeps them in the buffer.
+    pub overflow_folder: Option<PathBuf>,
+    /// Names this run's folders below both.
+    pub run_id: String,
 }
 
 impl Default for BatchSettings {
@@ -255,11 +274,19 @@ impl Default for BatchSettings {
         Self {
             schedule_delay: Duration::from_millis(1000),
             max_queue_spans: None,
-            max_queue_bytes: 64 << 20,
+            max_queue_bytes: 16 << 20,
             max_batch_spans: None,
             max_batch_bytes: 1 << 20,
             export_timeout: Duration::from_secs(30),
+            max_spool_bytes: 256 << 20,
         }
+    }
+}
+
+impl BatchSettings {
+    /// Log records have a budget of their own, so that a storm of them cannot starve spans.
+    pub fn for_logs() -> Self {
+        Self { max_queue_bytes: 4 << 20, max_spool_bytes: 64 << 20, ..Self::default() }
     }
 }
 
@@ -278,14 +305,19 @@ pub struct SpanLimits {
     pub event_attributes: usize,
 }
 
+impl SpanLimits {
+    /// The specification's defaults.
+    pub const DEFAULT: Self = Self {
+        attributes: 128,
+        attribute_value_bytes: usize::MAX,
+        events: 128,
+        links: 128,
+        event_attributes: 128,
+    };
+}
+
 impl Default for SpanLimits {
     fn default() -> Self {
-        Self {
-            attributes: 128,
-            attribute_value_bytes: usize::MAX,
-            events: 128,
-            links: 128,
-            event_attributes: 128,
-        }
+        Self::DEFAULT
     }
 }

@@ -72,9 +72,9 @@ pub enum SpanKind {
 
 /// What became of every span that ended, by count.
 ///
-/// `ended == exported + rejected + dropped + queued` once producers pause; before that `queued` may briefly count
+/// `ended == exported + rejected + dropped + spooled + queued` once producers pause; before that `queued` may briefly count
 /// a span that is already on its way out, never the other way round.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PipelineSnapshot {
     /// Spans that ended while recording.
     pub ended: u64,
@@ -84,8 +84,20 @@ pub struct PipelineSnapshot {
     pub rejected: u64,
     /// Spans lost here, by reason (see [`semconv::drop_reason`]); only reasons that occurred.
     pub dropped: Vec<(&'static str, u64)>,
+    /// Spans that are safe in a file and will be sent when the receiver is back, or by the next start.
+    pub spooled: u64,
     /// Spans that wait for export or are in flight.
     pub queued: u64,
+    /// Spans of dead processes that were delivered from here; they ended elsewhere.
+    pub recovered: u64,
+    /// Long-lived spans that would not be found if the process died inside them: there was no room for more.
+    pub unrecorded: u64,
+    /// Bytes of the buffer.
+    pub buffer_bytes: u64,
+    /// The share of the buffer that is in use, 0 to 1.
+    pub buffer_fill: f64,
+    /// Exports that failed or were refused.
+    pub export_failures: u64,
 }
 
 impl PipelineSnapshot {
@@ -113,6 +125,13 @@ pub enum SetupError {
         /// What the operating system said.
         reason: String,
     },
+    /// There is no memory for the buffer.
+    Memory {
+        /// How much was asked for.
+        bytes: usize,
+        /// What the operating system said.
+        reason: String,
+    },
 }
 
 impl std::fmt::Display for SetupError {
@@ -128,6 +147,9 @@ impl std::fmt::Display for SetupError {
             }
             Self::Thread { reason } => {
                 write!(formatter, "a telemetry thread cannot be started: {reason}")
+            }
+            Self::Memory { bytes, reason } => {
+                write!(formatter, "there is no memory for a buffer of {bytes} bytes: {reason}")
             }
         }
     }

@@ -56,6 +56,8 @@ pub mod drop_reason {
     pub const TOO_LARGE: &str = "too_large";
     /// The receiver could not be reached within the time budget.
     pub const EXPORT_FAILED: &str = "export_failed";
+    /// Not delivered, and the files for what is not delivered are full.
+    pub const SPOOL_FULL: &str = "spool_full";
     /// Ended after shutdown began.
     pub const SHUT_DOWN: &str = "shut_down";
 }
@@ -70,6 +72,10 @@ pub mod pipeline {
     pub const SPANS_DROPPED: &str = "lens.spans.dropped";
     /// Spans that wait.
     pub const SPANS_QUEUED: &str = "lens.spans.queued";
+    /// Spans that wait in files.
+    pub const SPANS_SPOOLED: &str = "lens.spans.spooled";
+    /// Share of the span buffer that is in use.
+    pub const BUFFER_FILL: &str = "lens.buffer.fill";
     /// Seconds one export took.
     pub const EXPORT_DURATION: &str = "lens.export.duration";
     /// Exports that failed.

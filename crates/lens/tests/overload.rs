@@ -9,6 +9,7 @@ use lens::{ExportOutcome, Group, Span, SpanBatch, SpanExporter, managed_span};
 
 static WORK: Group = Group::new("work");
 static GROUPS: &[&Group] = &[&WORK];
+const KEYS: [&str; 3] = ["a", "b", "c"];
 
 /// Waits for leave before each batch.
 struct Blocked(mpsc::Receiver<ExportOutcome>);
@@ -39,7 +40,11 @@ fn callers_never_wait_for_a_blocked_exporter() {
     }
     assert!(before.elapsed() < Duration::from_secs(10));
     let mut large = Span::start(&WORK, "large");
-    large.set("text", "x".repeat(100 << 10));
+    for at in 0..1_000 {
+        // No string is long enough to shorten.
+        large.set(KEYS[at % KEYS.len()], "short");
+    }
+    large.update_name("n".repeat(100 << 10));
     large.end();
 
     let snapshot = handle.snapshot();

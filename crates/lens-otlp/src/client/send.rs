@@ -35,7 +35,9 @@ pub(super) async fn send(
     body: &[u8],
 ) -> Outcome {
     let deadline = Instant::now() + target.timeout;
-    let Ok(mut state) = timeout_at(deadline, state.lock()).await else { return Outcome::Failed };
+    let Ok(mut state) = timeout_at(deadline, state.lock()).await else {
+        return Outcome::FAILED;
+    };
     state.requests += 1;
     let Some(body) = frame(target, body) else { return Outcome::Refused };
     let mut tries = 0;
@@ -52,14 +54,14 @@ pub(super) async fn send(
             Err(_) => {
                 // What is left of the exchange must not meet the next request.
                 state.connection = None;
-                return Outcome::Failed;
+                return Outcome::FAILED;
             }
         };
         // A cheap spread is enough: it only keeps processes of a fleet apart.
         let spread = f64::from(std::process::id() % 97) / 97.0;
         let pause = wait.unwrap_or(Duration::ZERO).max(back_off(tries, spread));
         if Instant::now() + pause >= deadline {
-            return Outcome::Failed;
+            return Outcome::Failed { not_before: wait };
         }
         sleep(pause).await;
     }

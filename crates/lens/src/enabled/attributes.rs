@@ -50,7 +50,21 @@ struct Slot {
 pub struct AttributeBytes {
     bytes: Vec<u8>,
     slots: Vec<Slot>,
+    /// One bit for each kind of key that is there: a key whose bit is not set is new, and need not be looked for.
+    seen: u64,
     dropped: u32,
+}
+
+/// Which bit of `seen` a key has: its length and a few of its bytes tell most keys apart.
+#[inline]
+fn bit(key: &str) -> u64 {
+    let bytes = key.as_bytes();
+    let number = match bytes.last_chunk::<8>() {
+        Some(tail) => u64::from_le_bytes(*tail),
+        None => bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)),
+    };
+    let mixed = (number ^ (bytes.len() as u64) << 56).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    1 << (mixed >> 58)
 }
 
 impl AttributeBytes {
@@ -60,6 +74,7 @@ impl AttributeBytes {
         Self {
             bytes: Vec::with_capacity(count * USUAL_BYTES),
             slots: Vec::with_capacity(count),
+            seen: 0,
             dropped: 0,
         }
     }
@@ -75,6 +90,7 @@ impl AttributeBytes {
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.slots.clear();
+        self.seen = 0;
         self.dropped = 0;
     }
 
@@ -86,6 +102,19 @@ impl AttributeBytes {
     pub(super) fn copy_from(&mut self, other: &Self) {
         self.bytes.extend_from_slice(&other.bytes);
         self.slots.extend_from_slice(&other.slots);
+        self.seen = other.seen;
+    }
+
+    /// Removes the value that `key` has; false when it has none and there are too many keys.
+    #[inline(never)]
+    fn make_way(&mut self, key: &str, limits: ValueLimits) -> bool {
+        if let Some(index) = self.find(key) {
+            self.remove(index);
+        } else if self.slots.len() >= limits.count {
+            self.dropped += 1;
+            return false;
+        }
+        true
     }
 
     fn find(&self, key: &str) -> Option<usize> {
@@ -105,18 +134,20 @@ impl AttributeBytes {
         }
     }
 
+    #[inline]
     pub(super) fn put(
         &mut self,
         key: &str,
         value: &(impl EncodeValue + ?Sized),
         limits: ValueLimits,
     ) {
-        if let Some(index) = self.find(key) {
-            self.remove(index);
-        } else if self.slots.len() >= limits.count {
-            self.dropped += 1;
+        let bit = bit(key);
+        if (self.seen & bit != 0 || self.slots.len() >= limits.count)
+            && !self.make_way(key, limits)
+        {
             return;
         }
+        self.seen |= bit;
         let at = self.bytes.len();
         let key_at = put_key_value(&mut self.bytes, SPAN_ATTRIBUTES, key, value);
         self.slots.push(Slot {

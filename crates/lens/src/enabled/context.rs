@@ -1,12 +1,12 @@
 //! The current context of a thread, and what it carries.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock, RwLock};
 
 use super::attributes::{AttributeBytes, ValueLimits};
+use super::current::{self, Depth};
 use super::ids::{SpanId, TraceId};
 use super::span::Span;
 
@@ -213,10 +213,6 @@ impl fmt::Debug for Context {
     }
 }
 
-thread_local! {
-    static CURRENT: RefCell<Context> = const { RefCell::new(Context::EMPTY) };
-}
-
 impl Context {
     const EMPTY: Self = Self {
         span: SpanContext::with_flags(TraceId { high: 0, low: 0 }, SpanId(0), 0, false),
@@ -237,18 +233,9 @@ impl Context {
     }
 
     /// Lends the current context without cloning it.
+    #[inline]
     pub(super) fn with_current<R>(read: impl FnOnce(&Self) -> R) -> R {
-        let mut read = Some(read);
-        let result = CURRENT.try_with(|current| {
-            let current = current.try_borrow().ok()?;
-            read.take().map(|read| read(&current))
-        });
-        match (result, read) {
-            (Ok(Some(result)), _) => result,
-            (_, Some(read)) => read(&Self::EMPTY),
-            // `read` is taken only where its result is returned.
-            (_, None) => unreachable!("the reader ran without a result"),
-        }
+        current::with(|context| read(context.unwrap_or(&Self::EMPTY)))
     }
 
     /// A context without a span, tracestate and baggage.
@@ -304,33 +291,20 @@ impl Context {
 
     /// Makes it current on this thread until the guard is dropped.
     pub fn attach(self) -> ContextGuard {
-        ContextGuard { previous: Some(swap_current(self)), not_send: PhantomData }
+        ContextGuard { depth: current::enter(self), not_send: PhantomData }
     }
 }
 
-/// Makes a context current and returns the one before.
-pub(super) fn swap_current(context: Context) -> Context {
-    CURRENT
-        .try_with(|current| {
-            current.try_borrow_mut().map(|mut current| std::mem::replace(&mut *current, context))
-        })
-        .ok()
-        .and_then(Result::ok)
-        .unwrap_or_default()
-}
-
-/// Restores the context that was current before; not `Send`, because it belongs to one thread.
+/// Leaves the context again; not `Send`, because it belongs to one thread.
 #[derive(Debug)]
 #[must_use = "the context is current only while the guard lives"]
 pub struct ContextGuard {
-    previous: Option<Context>,
+    depth: Depth,
     not_send: PhantomData<*const ()>,
 }
 
 impl Drop for ContextGuard {
     fn drop(&mut self) {
-        if let Some(previous) = self.previous.take() {
-            drop(swap_current(previous));
-        }
+        current::leave(self.depth);
     }
 }

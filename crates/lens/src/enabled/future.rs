@@ -7,7 +7,8 @@ use std::task::{Context as TaskContext, Poll};
 
 use pin_project_lite::pin_project;
 
-use super::context::{Context, ContextGuard};
+use super::context::Context;
+use super::current::{self, Depth};
 use super::group::Group;
 use super::guard::record_panic;
 use super::span::Span;
@@ -25,7 +26,7 @@ pub trait InSpan: Future + Sized {
 
     /// Makes the context current while the future is polled.
     fn in_context(self, context: Context) -> InContext<Self> {
-        InContext { future: self, context }
+        InContext { future: self, context: Some(context) }
     }
 }
 
@@ -49,26 +50,45 @@ impl Drop for Traced {
     }
 }
 
-/// One poll: the context is current, and a panic ends the span with an `exception`.
+/// One poll: the context is lent to the thread, so that entering costs no reference count, and a panic ends the span
+/// with an `exception`.
 struct Entered<'a> {
     traced: &'a mut Traced,
-    context: Option<ContextGuard>,
+    depth: Depth,
 }
 
 impl<'a> Entered<'a> {
+    #[inline]
     fn enter(traced: &'a mut Traced) -> Self {
-        let context = traced.context.clone().map(Context::attach);
-        Self { traced, context }
+        let depth = traced.context.take().map_or(Depth::NONE, current::enter);
+        Self { traced, depth }
     }
 }
 
 impl Drop for Entered<'_> {
+    #[inline]
     fn drop(&mut self) {
-        self.context.take();
+        if self.depth != Depth::NONE {
+            self.traced.context = current::leave(self.depth);
+        }
         if std::thread::panicking()
             && let Some(mut span) = self.traced.span.take()
         {
             record_panic(&mut span);
+        }
+    }
+}
+
+/// One poll in a context of its own.
+struct Lent<'a> {
+    context: &'a mut Option<Context>,
+    depth: Depth,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        if self.depth != Depth::NONE {
+            *self.context = current::leave(self.depth);
         }
     }
 }
@@ -106,7 +126,7 @@ pin_project! {
     pub struct InContext<F> {
         #[pin]
         future: F,
-        context: Context,
+        context: Option<Context>,
     }
 }
 
@@ -115,9 +135,10 @@ impl<F: Future> Future for InContext<F> {
 
     fn poll(self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let guard = this.context.clone().attach();
+        let depth = this.context.take().map_or(Depth::NONE, current::enter);
+        let lent = Lent { context: this.context, depth };
         let poll = this.future.poll(task);
-        drop(guard);
+        drop(lent);
         poll
     }
 }

@@ -16,6 +16,7 @@ const ALL: &str = "all";
 pub struct Group {
     name: &'static str,
     enabled: AtomicBool,
+    long_lived: bool,
     scope: AtomicU16,
 }
 
@@ -25,7 +26,22 @@ pub static ALWAYS: Group = Group::new("always");
 impl Group {
     /// A group by name, to be passed to [`register`].
     pub const fn new(name: &'static str) -> Self {
-        Self { name, enabled: AtomicBool::new(false), scope: AtomicU16::new(0) }
+        Self {
+            name,
+            enabled: AtomicBool::new(false),
+            long_lived: false,
+            scope: AtomicU16::new(0),
+        }
+    }
+
+    /// Its spans are worth finding when the process dies inside them: each has a start record while it is open.
+    pub const fn long_lived(mut self) -> Self {
+        self.long_lived = true;
+        self
+    }
+
+    pub(super) fn is_long_lived(&self) -> bool {
+        self.long_lived
     }
 
     /// Its name.
@@ -200,6 +216,12 @@ pub(super) fn scope_name(scope: u16) -> &'static str {
         Some(index) => lock(&REGISTRY).namespaces.get(index).copied().unwrap_or("lens"),
         None => "lens",
     }
+}
+
+/// The number of the scope that was registered as the `index`-th.
+pub(super) fn scope_number(index: usize) -> Option<u16> {
+    lock(&REGISTRY).namespaces.get(index)?;
+    u16::try_from(index + 1).ok()
 }
 
 /// Levenshtein distance over characters.

@@ -1,8 +1,9 @@
 //! The guard form: a span that is current for a scope of synchronous code.
 
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use super::context::ContextGuard;
+use super::current::{self, Depth};
 use super::group::Group;
 use super::span::Span;
 
@@ -15,21 +16,38 @@ const PANIC_MESSAGE: &str = "the scope was left by a panic";
 #[must_use = "the span ends when the guard is dropped"]
 pub struct SpanGuard {
     span: Span,
-    context: Option<ContextGuard>,
+    depth: Depth,
     was_panicking: bool,
+    not_send: PhantomData<*const ()>,
 }
 
 impl SpanGuard {
     /// Makes a span current.
+    #[inline]
     pub fn enter(span: Span) -> Self {
-        let context = span.entered_context().map(super::context::Context::attach);
-        Self { span, context, was_panicking: std::thread::panicking() }
+        let depth = span.entered_context().map_or(Depth::NONE, current::enter);
+        Self { span, depth, was_panicking: std::thread::panicking(), not_send: PhantomData }
     }
 
     /// A guard that does nothing.
-    #[inline]
+    #[inline(always)]
     pub const fn disabled() -> Self {
-        Self { span: Span::disabled(), context: None, was_panicking: false }
+        Self {
+            span: Span::disabled(),
+            depth: Depth::NONE,
+            was_panicking: false,
+            not_send: PhantomData,
+        }
+    }
+
+    /// Ends what the guard began; kept out of the sites.
+    #[inline(never)]
+    fn leave(&mut self) {
+        current::leave(self.depth);
+        if self.span.is_recording() && !self.was_panicking {
+            record_panic(&mut self.span);
+        }
+        std::mem::take(&mut self.span).end();
     }
 }
 
@@ -48,16 +66,16 @@ impl DerefMut for SpanGuard {
 }
 
 impl Drop for SpanGuard {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        self.context.take();
-        if self.span.is_recording() && !self.was_panicking {
-            record_panic(&mut self.span);
+        if self.depth != Depth::NONE || self.span.exists() {
+            self.leave();
         }
     }
 }
 
 /// Records the panic that is unwinding this thread, if one is.
+#[inline]
 pub(super) fn record_panic(span: &mut Span) -> bool {
     let panicking = std::thread::panicking();
     if panicking {

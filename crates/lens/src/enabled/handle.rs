@@ -1,20 +1,25 @@
 //! Setting telemetry up, once per process, and taking it down.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::console::ConsoleSpans;
 use super::metrics::reader::MetricReader;
-use super::otlp::{OtlpSpans, start_client};
-use super::pipeline::{InMemorySpans, Pipeline, SpanExporter};
+use super::otlp::{OtlpBatches, start_client};
+use super::pipeline::{self, InMemorySpans, Kind, Pipeline, SpanExporter};
+use super::raw::fork;
+use super::raw::published::Published;
+use super::recover;
 use super::{clock, group, propagation, resource, sampling};
 use crate::config::{ExporterKind, LensConfig, Protocol, SpanLimits};
 use crate::{PipelineSnapshot, SetupError};
 
 static SET_UP: AtomicBool = AtomicBool::new(false);
 static ACTIVE: AtomicBool = AtomicBool::new(false);
-static LIMITS: OnceLock<SpanLimits> = OnceLock::new();
+static LIMITS: Published<SpanLimits> = Published::nothing();
+static DEFAULT_LIMITS: SpanLimits = SpanLimits::DEFAULT;
 
 /// Whether telemetry is on in this process.
 #[inline]
@@ -22,8 +27,17 @@ pub(super) fn is_active() -> bool {
     ACTIVE.load(Ordering::Relaxed)
 }
 
+#[inline]
 pub(super) fn span_limits() -> &'static SpanLimits {
-    LIMITS.get_or_init(SpanLimits::default)
+    LIMITS.get().unwrap_or(&DEFAULT_LIMITS)
+}
+
+/// Runs in a child between `fork` and its return: its parent's telemetry is not its own. It may set up anew.
+pub(super) fn silence_after_fork() {
+    ACTIVE.store(false, Ordering::Relaxed);
+    SET_UP.store(false, Ordering::Relaxed);
+    super::metrics::set_enabled(false);
+    pipeline::forget_all();
 }
 
 /// Starts telemetry for this process.
@@ -53,7 +67,8 @@ pub fn setup_telemetry_with(
     if SET_UP.swap(true, Ordering::SeqCst) {
         return Err(SetupError::AlreadySetUp);
     }
-    let _ = LIMITS.set(config.limits);
+    fork::watch();
+    LIMITS.set(Box::leak(Box::new(config.limits)));
     sampling::set(config.sampler);
     propagation::set(config.propagators);
     clock::anchor();
@@ -62,26 +77,82 @@ pub fn setup_telemetry_with(
     let client = if uses_otlp { Some(start_client()?) } else { None };
 
     let memory = InMemorySpans::default();
+    let mut otlp = None;
     match (config.traces_exporter, &client) {
-        (ExporterKind::Otlp, Some(client)) => {
-            exporters.push(Box::new(OtlpSpans::new(client, &config)?));
-        }
+        (ExporterKind::Otlp, Some(client)) => otlp = Some(OtlpBatches::spans(client, &config)?),
         (ExporterKind::Console, _) => exporters.push(Box::new(ConsoleSpans)),
         (ExporterKind::Memory, _) => exporters.push(Box::new(memory.clone())),
         _ => {}
     }
-    let pipeline = if exporters.is_empty() {
+    let mut warnings = json_warning(&config);
+    let pipeline = if exporters.is_empty() && otlp.is_none() {
         None
     } else {
-        Some(Pipeline::start(&config.batch, resource.clone(), exporters)?)
+        let parts = pipeline::Parts {
+            kind: Kind::Spans,
+            settings: config.batch,
+            resource: resource.clone(),
+            exporters,
+            otlp,
+            ring_file: ring_file(&config, Kind::Spans, &mut warnings),
+            overflow: overflow_folder(&config),
+        };
+        let (pipeline, warning) = Pipeline::start(parts)?;
+        warnings.extend(warning);
+        Some(pipeline)
     };
-    let metrics = MetricReader::start(&config, resource, client.as_ref(), pipeline.as_ref())?;
-    let mut warnings = json_warning(&config);
+    let metrics = MetricReader::start(&config, resource, client.as_ref(), pipeline)?;
     if pipeline.is_some() {
         warnings.extend(group::enable(&config.span_groups));
     }
     ACTIVE.store(true, Ordering::Relaxed);
-    Ok(TelemetryHandle { inner: Some(Arc::new(Inner { pipeline, metrics, memory, warnings })) })
+    let generation = fork::generation();
+    let inner = Inner { pipeline, metrics, memory, warnings, generation };
+    Ok(TelemetryHandle { inner: Some(Arc::new(inner)) })
+}
+
+/// A name for what this process keeps in a folder of several.
+fn process_name(config: &LensConfig, kind: Kind) -> String {
+    let service = config.service_name.rsplit('/').next().unwrap_or_default();
+    let signal = if kind.is_logs() { "logs" } else { "spans" };
+    let unique = super::ids::random() as u32;
+    format!("{}-{signal}-{}-{unique:08x}", path_part(service), std::process::id())
+}
+
+/// `text` as one part of a path.
+fn path_part(text: &str) -> String {
+    let safe = |character: char| match character {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '_' => character,
+        _ => '_',
+    };
+    let part: String = text.chars().take(80).map(safe).collect();
+    if part.is_empty() { "unnamed".to_owned() } else { part }
+}
+
+/// Where this process's ring is to be; `None` when it is to be in anonymous memory.
+fn ring_file(config: &LensConfig, kind: Kind, warnings: &mut Vec<String>) -> Option<PathBuf> {
+    let folder = config.spool.ring_folder.as_deref()?;
+    let run = folder.join(recover::FOLDER).join(path_part(&config.spool.run_id));
+    match pipeline::create_private(&run) {
+        Ok(()) => {
+            let name = process_name(config, kind);
+            Some(run.join(name).with_extension(recover::EXTENSION))
+        }
+        Err(error) => {
+            let run = run.display();
+            warnings.push(format!(
+                "spans would not survive a killed process: {run} cannot be made: {error}"
+            ));
+            None
+        }
+    }
+}
+
+/// Where this process's undeliverable requests go.
+fn overflow_folder(config: &LensConfig) -> Option<PathBuf> {
+    let folder = config.spool.overflow_folder.as_deref()?;
+    let run = folder.join(path_part(&config.spool.run_id));
+    Some(run.join(process_name(config, Kind::Spans)))
 }
 
 /// Metrics are asked for in a form that they do not have here.
@@ -99,10 +170,12 @@ fn halves(timeout: Duration) -> (Instant, Instant) {
 }
 
 struct Inner {
-    pipeline: Option<Arc<Pipeline>>,
+    pipeline: Option<&'static Pipeline>,
     metrics: Option<MetricReader>,
     memory: InMemorySpans,
     warnings: Vec<String>,
+    /// The process that made it, as far as `fork` is concerned.
+    generation: u64,
 }
 
 /// The way to a process's telemetry; cheap to clone.
@@ -118,6 +191,18 @@ impl std::fmt::Debug for TelemetryHandle {
 }
 
 impl TelemetryHandle {
+    /// What it drives, unless that belongs to the process from which this one was forked.
+    fn own(&self) -> Option<&Inner> {
+        self.inner.as_deref().filter(|inner| inner.generation == fork::generation())
+    }
+
+    /// Takes over what dead processes of the same spool folder left, and sends it; waits until it is found, at most
+    /// `timeout`. A flush waits for its delivery.
+    pub fn adopt_dead(&self, timeout: Duration) -> bool {
+        let pipeline = self.own().and_then(|inner| inner.pipeline);
+        pipeline.is_none_or(|pipeline| pipeline.adopt(Instant::now() + timeout))
+    }
+
     /// Whether anything leaves this process.
     pub fn is_exporting(&self) -> bool {
         is_active()
@@ -132,9 +217,9 @@ impl TelemetryHandle {
     /// Metrics go when the spans are out, because they tell what became of these, and halfway through the time at
     /// the latest: a slow endpoint for spans does not cost the metrics.
     pub fn force_flush(&self, timeout: Duration) -> bool {
-        let Some(inner) = &self.inner else { return true };
+        let Some(inner) = self.own() else { return true };
         let (halfway, deadline) = halves(timeout);
-        let spans = inner.pipeline.as_ref().map(|pipeline| (pipeline, pipeline.begin_flush()));
+        let spans = inner.pipeline.map(|pipeline| (pipeline, pipeline.begin_flush()));
         let wait_spans = |until| match spans {
             Some((pipeline, ticket)) => pipeline.wait_flushed(ticket, until),
             None => true,
@@ -150,11 +235,11 @@ impl TelemetryHandle {
     /// Spans and metrics share the time as in [`TelemetryHandle::force_flush`]; spans that are not on their way at
     /// its end are dropped and counted. May be called again, from any thread; the first call decides what is sent.
     pub fn shutdown(&self, timeout: Duration) -> bool {
-        let Some(inner) = &self.inner else { return true };
+        let Some(inner) = self.own() else { return true };
         let (halfway, deadline) = halves(timeout);
         ACTIVE.store(false, Ordering::Relaxed);
         group::disable_all();
-        let pipeline = inner.pipeline.as_ref();
+        let pipeline = inner.pipeline;
         if let Some(pipeline) = pipeline {
             pipeline.begin_shut_down(deadline);
             pipeline.wait_stopped(halfway);
@@ -166,8 +251,8 @@ impl TelemetryHandle {
 
     /// What became of every span that ended.
     pub fn snapshot(&self) -> PipelineSnapshot {
-        let pipeline = self.inner.as_ref().and_then(|inner| inner.pipeline.as_ref());
-        pipeline.map(|pipeline| pipeline.snapshot()).unwrap_or_default()
+        let pipeline = self.own().and_then(|inner| inner.pipeline);
+        pipeline.map(Pipeline::snapshot).unwrap_or_default()
     }
 
     /// What setup did other than asked, one line each.

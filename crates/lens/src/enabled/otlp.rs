@@ -1,8 +1,10 @@
 //! Settings of this crate as those of the OTLP client.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use lens_otlp::client::{self, Client, Outcome, Sender};
 
-use super::pipeline::{ExportOutcome, SpanBatch, SpanExporter};
 use crate::SetupError;
 use crate::config::{LensConfig, OtlpSettings, Protocol, Signal};
 
@@ -52,26 +54,58 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Spans over OTLP.
-#[derive(Debug)]
-pub(super) struct OtlpSpans {
-    sender: Sender,
+/// What became of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum OtlpOutcome {
+    Exported { rejected: u64 },
+    Rejected,
+    /// Not delivered within the budget; the receiver may have said when to come again.
+    Failed { not_before: Option<Duration> },
 }
 
-impl OtlpSpans {
-    pub(super) fn new(client: &Client, config: &LensConfig) -> Result<Self, SetupError> {
-        let mut settings = config.traces_otlp.clone();
-        settings.timeout = settings.timeout.min(config.batch.export_timeout);
-        Ok(Self { sender: sender(client, Signal::Traces, &settings)? })
+/// A request on its way.
+#[derive(Debug)]
+pub(super) struct OtlpTicket(client::Ticket);
+
+impl OtlpTicket {
+    /// `None` while it is on its way.
+    pub(super) fn outcome(&self) -> Option<OtlpOutcome> {
+        Some(match self.0.outcome()? {
+            Outcome::Accepted { rejected } => OtlpOutcome::Exported { rejected },
+            Outcome::Refused => OtlpOutcome::Rejected,
+            Outcome::Failed { not_before } => OtlpOutcome::Failed { not_before },
+        })
     }
 }
 
-impl SpanExporter for OtlpSpans {
-    fn export(&mut self, batch: &SpanBatch) -> ExportOutcome {
-        match self.sender.send(batch.shared_request()) {
-            Outcome::Accepted { rejected } => ExportOutcome::Exported { rejected },
-            Outcome::Refused => ExportOutcome::Rejected,
-            Outcome::Failed => ExportOutcome::Failed,
-        }
+/// Batches of one signal over OTLP.
+#[derive(Debug)]
+pub(super) struct OtlpBatches {
+    sender: Sender,
+}
+
+impl OtlpBatches {
+    pub(super) fn spans(client: &Client, config: &LensConfig) -> Result<Self, SetupError> {
+        Self::new(client, Signal::Traces, &config.traces_otlp, config.batch.export_timeout)
+    }
+
+    pub(super) fn logs(client: &Client, config: &LensConfig) -> Result<Self, SetupError> {
+        Self::new(client, Signal::Logs, &config.logs_otlp, config.log_batch.export_timeout)
+    }
+
+    fn new(
+        client: &Client,
+        signal: Signal,
+        settings: &OtlpSettings,
+        export_timeout: Duration,
+    ) -> Result<Self, SetupError> {
+        let mut settings = settings.clone();
+        settings.timeout = settings.timeout.min(export_timeout);
+        Ok(Self { sender: sender(client, signal, &settings)? })
+    }
+
+    /// Begins to send; the calling thread is unparked when the outcome is known.
+    pub(super) fn begin(&self, request: Arc<Vec<u8>>) -> OtlpTicket {
+        OtlpTicket(self.sender.begin(request, std::thread::current()))
     }
 }

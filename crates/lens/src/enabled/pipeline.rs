@@ -1,31 +1,36 @@
-//! From an ended span to its exporters: bounded buffers, one thread, exact counts.
+//! From an ended span to its exporters: slots, one thread, exact counts.
 //!
-//! The thread that ends a span appends its bytes to a shard; the exporter's thread takes whole shards, gathers
-//! spans by scope into request bodies and hands those out. A full buffer drops the newest span and counts it.
+//! The thread that ends a span writes its bytes into a slot of the ring; the exporter's thread reads what is
+//! published, gathers it by scope into request bodies and acknowledges it only when it is safe elsewhere. A full ring
+//! drops the newest span and counts it. Log records go the same way through a ring of their own.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+mod backlog;
+pub(super) mod gather;
+mod overflow;
+mod trim;
+mod worker;
+pub(super) mod writer;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use lens_otlp::encode::{Scope, SpanParts, put_request};
-use lens_otlp::wire;
-
-use super::clock;
-use super::group;
 use super::lock;
+use super::otlp::OtlpBatches;
+use super::raw::fork;
+use super::raw::mapping::{Mapping, SLOT_BYTES};
+use super::raw::published::Published;
+use super::raw::records::Record as RingRecord;
+use super::raw::ring::{Memory as _, Ring};
 use crate::config::BatchSettings;
 use crate::semconv::drop_reason;
 use crate::{PipelineSnapshot, SetupError};
 
-const SHARDS: usize = 8;
-/// Length and scope in front of each span.
-const FRAME_HEADER: usize = 6;
-/// Longest sleep of the exporter's thread: how often the clock is corrected.
-const MAX_PARK: Duration = Duration::from_secs(1);
+type PipelineRing = Ring<Mapping>;
 
-/// Finished spans as one OTLP request.
+/// Finished spans (or log records) as one OTLP request.
 #[derive(Clone, Debug)]
 pub struct SpanBatch {
     request: Arc<Vec<u8>>,
@@ -59,7 +64,7 @@ pub enum ExportOutcome {
     },
     /// Refused as a whole, for a reason that no retry cures.
     Rejected,
-    /// Not delivered.
+    /// Not delivered, and not to be tried again: what an exporter wants retried it retries itself.
     Failed,
 }
 
@@ -92,35 +97,86 @@ impl SpanExporter for InMemorySpans {
     }
 }
 
+/// What a pipeline carries. The numbers are part of the file's format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Spans = 1,
+    Logs = 2,
+}
+
+impl Kind {
+    pub(super) fn is_logs(self) -> bool {
+        self == Self::Logs
+    }
+
+    pub(super) fn from_number(number: u32) -> Option<Self> {
+        match number {
+            1 => Some(Self::Spans),
+            2 => Some(Self::Logs),
+            _ => None,
+        }
+    }
+}
+
+/// Items by what became of them. `spooled` goes down again when a spooled chunk is delivered.
 #[derive(Debug, Default)]
 struct Counters {
-    ended: AtomicU64,
     exported: AtomicU64,
     rejected: AtomicU64,
+    spooled: AtomicU64,
     buffer_full: AtomicU64,
     too_large: AtomicU64,
     export_failed: AtomicU64,
+    /// Ended after the gate closed.
     shut_down: AtomicU64,
+    /// Ended before, and not on its way in time.
+    late: AtomicU64,
+    spool_full: AtomicU64,
+    /// Items of dead processes that were delivered.
+    recovered: AtomicU64,
+    /// Long-lived spans that have no start record.
+    unrecorded: AtomicU64,
+    /// Exports that failed.
+    failures: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Control {
     flush_asked: u64,
     flush_done: u64,
+    adopt_asked: u64,
+    adopt_done: u64,
     stopped: bool,
-    /// Set by shutdown: what is not on its way by then is dropped and counted.
+    /// Set by shutdown: what is not on its way by then is spooled, or dropped and counted.
     deadline: Option<Instant>,
+}
+
+/// What the exporter's thread is started with.
+pub(super) struct Parts {
+    pub(super) kind: Kind,
+    pub(super) settings: BatchSettings,
+    /// An encoded `Resource`.
+    pub(super) resource: Vec<u8>,
+    pub(super) exporters: Vec<Box<dyn SpanExporter>>,
+    pub(super) otlp: Option<OtlpBatches>,
+    /// Where the ring lives; anonymous memory when there is none.
+    pub(super) ring_file: Option<PathBuf>,
+    /// Where undeliverable chunks go.
+    pub(super) overflow: Option<PathBuf>,
 }
 
 #[derive(Debug)]
 pub(super) struct Pipeline {
-    shards: [Mutex<Vec<u8>>; SHARDS],
-    queued_bytes: AtomicUsize,
-    queued_spans: AtomicUsize,
-    max_bytes: usize,
-    max_spans: usize,
-    wake_bytes: usize,
-    wake_spans: usize,
+    kind: Kind,
+    ring: &'static PipelineRing,
+    generation: u64,
+    /// Whether the ring is a file that others find.
+    outlives_process: bool,
+    /// Fewer free slots than these wake the exporter.
+    wake_free_slots: u32,
+    max_items: u64,
+    /// Kept only where the number of items is bounded.
+    queued_items: AtomicU64,
     woken: AtomicBool,
     closed: AtomicBool,
     exporter: OnceLock<Thread>,
@@ -129,101 +185,108 @@ pub(super) struct Pipeline {
     changed: Condvar,
 }
 
-static PIPELINE: OnceLock<Arc<Pipeline>> = OnceLock::new();
+static SPANS: Published<Pipeline> = Published::nothing();
+static LOGS: Published<Pipeline> = Published::nothing();
 
-thread_local! {
-    static SHARD: usize = super::ids::random() as usize % SHARDS;
+/// The pipeline of log records, if there is one.
+pub(super) fn logs() -> Option<&'static Pipeline> {
+    LOGS.get()
 }
 
-/// Hands an ended span over; never blocks beyond a short lock, never fails.
-pub(super) fn push(scope: u16, parts: &SpanParts<'_>) {
-    if let Some(pipeline) = PIPELINE.get() {
-        pipeline.push(scope, parts);
-    }
+/// Lets go of pipelines that another process drains; only stores to atomics.
+pub(super) fn forget_all() {
+    SPANS.clear();
+    LOGS.clear();
 }
 
 impl Pipeline {
-    fn new(settings: &BatchSettings) -> Self {
-        let max_spans = settings.max_queue_spans.unwrap_or(usize::MAX);
-        let batch_spans = settings.max_batch_spans.unwrap_or(usize::MAX);
-        Self {
-            shards: Default::default(),
-            queued_bytes: AtomicUsize::new(0),
-            queued_spans: AtomicUsize::new(0),
-            max_bytes: settings.max_queue_bytes,
-            max_spans,
-            wake_bytes: settings.max_batch_bytes.min(settings.max_queue_bytes / 4),
-            wake_spans: batch_spans.min(max_spans.div_ceil(4)),
+    /// Starts a pipeline of this process; the second value says what was done other than asked.
+    pub(super) fn start(parts: Parts) -> Result<(&'static Self, Option<String>), SetupError> {
+        let kind = parts.kind;
+        let settings = parts.settings;
+        let slots = u32::try_from(settings.max_queue_bytes / SLOT_BYTES).unwrap_or(u32::MAX >> 8);
+        let slots = slots.clamp(1, 1 << 16);
+        let (mapping, warning) = map(parts.ring_file.as_deref(), slots, kind)?;
+        let outlives_process = mapping.path().is_some();
+        let ring: &'static PipelineRing = Box::leak(Box::new(Ring::new(mapping)));
+        let pipeline: &'static Self = Box::leak(Box::new(Self {
+            kind,
+            ring,
+            generation: fork::generation(),
+            outlives_process,
+            wake_free_slots: slots - slots.div_ceil(4),
+            max_items: settings.max_queue_spans.map_or(u64::MAX, |spans| spans as u64),
+            queued_items: AtomicU64::new(0),
             woken: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             exporter: OnceLock::new(),
             counters: Counters::default(),
             control: Mutex::default(),
             changed: Condvar::new(),
-        }
-    }
-
-    /// Starts the pipeline of this process.
-    pub(super) fn start(
-        settings: &BatchSettings,
-        resource: Vec<u8>,
-        exporters: Vec<Box<dyn SpanExporter>>,
-    ) -> Result<Arc<Self>, SetupError> {
-        let pipeline = Arc::new(Self::new(settings));
-        let mut worker = Worker {
-            pipeline: Arc::clone(&pipeline),
-            exporters,
-            resource,
-            settings: *settings,
-            spare: Vec::new(),
-        };
+        }));
+        let mut worker = worker::Worker::new(pipeline, parts)?;
+        let name = if kind.is_logs() { "lens-logs" } else { "lens-export" };
         let thread = std::thread::Builder::new()
-            .name("lens-export".to_owned())
+            .name(name.to_owned())
             .spawn(move || worker.run())
             .map_err(|error| SetupError::Thread { reason: error.to_string() })?;
         let _ = pipeline.exporter.set(thread.thread().clone());
-        PIPELINE.set(Arc::clone(&pipeline)).map_err(|_| SetupError::AlreadySetUp)?;
-        Ok(pipeline)
+        match kind {
+            Kind::Spans => SPANS.set(pipeline),
+            Kind::Logs => LOGS.set(pipeline),
+        }
+        Ok((pipeline, warning))
     }
 
-    fn push(&self, scope: u16, parts: &SpanParts<'_>) {
-        let counters = &self.counters;
-        counters.ended.fetch_add(1, Ordering::Relaxed);
+    /// Whether this process made it, rather than one that it was forked from.
+    #[inline]
+    fn is_ours(&self) -> bool {
+        self.generation == fork::generation()
+    }
+
+    /// Whether one more item may come; a refusal is counted.
+    #[inline]
+    fn admit(&self) -> bool {
         if self.closed.load(Ordering::Relaxed) {
-            counters.shut_down.fetch_add(1, Ordering::Relaxed);
-            return;
+            self.refuse(|counters| &counters.shut_down);
+            return false;
         }
-        let len = parts.encoded_len();
-        let framed = len + FRAME_HEADER;
-        if framed > self.max_bytes / 2 || u32::try_from(len).is_err() {
-            counters.too_large.fetch_add(1, Ordering::Relaxed);
-            return;
+        if self.max_items == u64::MAX {
+            return true;
         }
-        let bytes = self.queued_bytes.fetch_add(framed, Ordering::Relaxed) + framed;
-        let spans = self.queued_spans.fetch_add(1, Ordering::Relaxed) + 1;
-        if bytes > self.max_bytes || spans > self.max_spans {
-            self.queued_bytes.fetch_sub(framed, Ordering::Relaxed);
-            self.queued_spans.fetch_sub(1, Ordering::Relaxed);
-            counters.buffer_full.fetch_add(1, Ordering::Relaxed);
-            return;
-        }
-        let shard = SHARD.try_with(|shard| *shard).unwrap_or(0);
-        {
-            let mut shard = lock(&self.shards[shard]);
-            shard.extend_from_slice(&(len as u32).to_le_bytes());
-            shard.extend_from_slice(&scope.to_le_bytes());
-            parts.put(&mut shard);
-        }
-        // A wake costs microseconds, so there is one for each time the exporter comes around.
-        if (bytes >= self.wake_bytes || spans >= self.wake_spans)
-            && !self.woken.load(Ordering::Relaxed)
-            && !self.woken.swap(true, Ordering::Relaxed)
-        {
+        self.admit_counted()
+    }
+
+    #[cold]
+    fn admit_counted(&self) -> bool {
+        let queued = self.queued_items.fetch_add(1, Ordering::Relaxed) + 1;
+        if queued > self.max_items {
+            self.queued_items.fetch_sub(1, Ordering::Relaxed);
+            self.counters.buffer_full.fetch_add(1, Ordering::Relaxed);
             self.wake();
+            return false;
+        }
+        true
+    }
+
+    #[cold]
+    fn refuse(&self, counter: impl Fn(&Counters) -> &AtomicU64) {
+        counter(&self.counters).fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[cold]
+    fn count_unrecorded(&self) {
+        self.counters.unrecorded.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A wake costs microseconds, so there is one for each time the exporter comes around.
+    fn wake(&self) {
+        if !self.woken.load(Ordering::Relaxed) && !self.woken.swap(true, Ordering::Relaxed) {
+            self.unpark();
         }
     }
 
-    fn wake(&self) {
+    fn unpark(&self) {
         if let Some(thread) = self.exporter.get() {
             thread.unpark();
         }
@@ -233,57 +296,86 @@ impl Pipeline {
         let counters = &self.counters;
         let read = |counter: &AtomicU64| counter.load(Ordering::Acquire);
         // What left is read before what came, so nothing seems lost.
-        let exported = read(&counters.exported);
-        let rejected = read(&counters.rejected);
-        let reasons = [
-            (drop_reason::BUFFER_FULL, &counters.buffer_full),
-            (drop_reason::TOO_LARGE, &counters.too_large),
-            (drop_reason::EXPORT_FAILED, &counters.export_failed),
-            (drop_reason::SHUT_DOWN, &counters.shut_down),
+        let (exported, rejected) = (read(&counters.exported), read(&counters.rejected));
+        let spooled = read(&counters.spooled);
+        let (buffer_full, too_large) = (read(&counters.buffer_full), read(&counters.too_large));
+        let (export_failed, spool_full) =
+            (read(&counters.export_failed), read(&counters.spool_full));
+        let (late, shut_down) = (read(&counters.late), read(&counters.shut_down));
+        let refused = buffer_full + too_large + shut_down;
+        let ended = self.ring.published_items() + refused;
+        let gone = exported + rejected + spooled + export_failed + spool_full + late + refused;
+        let dropped = [
+            (drop_reason::BUFFER_FULL, buffer_full),
+            (drop_reason::TOO_LARGE, too_large),
+            (drop_reason::EXPORT_FAILED, export_failed),
+            (drop_reason::SPOOL_FULL, spool_full),
+            (drop_reason::SHUT_DOWN, late + shut_down),
         ];
-        let dropped: Vec<(&'static str, u64)> = reasons
-            .into_iter()
-            .map(|(reason, counter)| (reason, read(counter)))
-            .filter(|(_, count)| *count > 0)
-            .collect();
-        let ended = read(&counters.ended);
-        let gone = exported + rejected + dropped.iter().map(|(_, count)| count).sum::<u64>();
-        PipelineSnapshot { ended, exported, rejected, dropped, queued: ended.saturating_sub(gone) }
+        PipelineSnapshot {
+            ended,
+            exported,
+            rejected,
+            dropped: dropped.into_iter().filter(|(_, count)| *count > 0).collect(),
+            spooled,
+            queued: ended.saturating_sub(gone),
+            recovered: read(&counters.recovered),
+            unrecorded: read(&counters.unrecorded),
+            buffer_bytes: self.ring.memory().bytes() as u64,
+            buffer_fill: self.fill(),
+            export_failures: read(&counters.failures),
+        }
+    }
+
+    /// The share of the ring that is in use.
+    fn fill(&self) -> f64 {
+        let slots = self.ring.memory().slots();
+        f64::from(slots - self.ring.free_slots().min(slots)) / f64::from(slots)
     }
 
     /// Asks for the export of what ended before the call; returns the ticket to wait with.
     pub(super) fn begin_flush(&self) -> u64 {
         let mut control = lock(&self.control);
         control.flush_asked += 1;
-        self.wake();
+        self.unpark();
         control.flush_asked
     }
 
     /// Waits for the export of a ticket; false when it is not done by the deadline.
     pub(super) fn wait_flushed(&self, ticket: u64, deadline: Instant) -> bool {
-        let mut control = lock(&self.control);
-        while control.flush_done < ticket && !control.stopped {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            let waited = self.changed.wait_timeout(control, left);
-            control = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
-        }
-        true
+        self.wait(deadline, |control| control.flush_done >= ticket)
+    }
+
+    /// Asks for what dead processes left to be taken over; waits until that is found, not until it is delivered.
+    pub(super) fn adopt(&self, deadline: Instant) -> bool {
+        let ticket = {
+            let mut control = lock(&self.control);
+            control.adopt_asked += 1;
+            control.adopt_asked
+        };
+        self.unpark();
+        self.wait(deadline, |control| control.adopt_done >= ticket)
     }
 
     /// Refuses further spans and asks for the export of what is left, up to the deadline.
     pub(super) fn begin_shut_down(&self, deadline: Instant) {
         self.closed.store(true, Ordering::Relaxed);
         lock(&self.control).deadline.get_or_insert(deadline);
-        self.wake();
+        self.unpark();
     }
 
     /// Waits for the end of the thread; false when it does not come by the deadline.
     pub(super) fn wait_stopped(&self, deadline: Instant) -> bool {
+        self.wait(deadline, |control| control.stopped)
+    }
+
+    fn wait(&self, deadline: Instant, is_done: impl Fn(&Control) -> bool) -> bool {
+        if !self.is_ours() {
+            // The thread that would answer lives in the parent.
+            return true;
+        }
         let mut control = lock(&self.control);
-        while !control.stopped {
+        while !is_done(&control) && !control.stopped {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
@@ -295,162 +387,32 @@ impl Pipeline {
     }
 }
 
-/// The exporter's thread.
-struct Worker {
-    pipeline: Arc<Pipeline>,
-    exporters: Vec<Box<dyn SpanExporter>>,
-    resource: Vec<u8>,
-    settings: BatchSettings,
-    /// Emptied buffers, to be swapped in.
-    spare: Vec<Vec<u8>>,
-}
-
-/// Spans of one request, by scope.
-#[derive(Default)]
-struct Gathered {
-    scopes: BTreeMap<u16, Vec<u8>>,
-    bytes: usize,
-    spans: usize,
-}
-
-impl Worker {
-    fn run(&mut self) {
-        let mut next_export = Instant::now() + self.settings.schedule_delay;
-        let mut next_anchor = Instant::now() + MAX_PARK;
-        loop {
-            let now = Instant::now();
-            let wait = next_export.min(next_anchor).saturating_duration_since(now);
-            if !wait.is_zero() {
-                std::thread::park_timeout(wait.min(MAX_PARK));
-            }
-            if Instant::now() >= next_anchor {
-                clock::anchor();
-                next_anchor = Instant::now() + MAX_PARK;
-            }
-            let (ticket, stopping) = {
-                let control = lock(&self.pipeline.control);
-                (control.flush_asked, control.deadline.is_some())
-            };
-            let woken = self.pipeline.woken.swap(false, Ordering::Relaxed);
-            let due = Instant::now() >= next_export;
-            let flushing = ticket > lock(&self.pipeline.control).flush_done;
-            if woken || due || flushing || stopping {
-                self.export_all();
-                next_export = Instant::now() + self.settings.schedule_delay;
-            }
-            if flushing || stopping {
-                if stopping {
-                    // A span that passed the gate before it closed may have arrived since.
-                    self.export_all();
-                    for exporter in &mut self.exporters {
-                        exporter.shut_down();
-                    }
-                }
-                let mut control = lock(&self.pipeline.control);
-                control.flush_done = control.flush_done.max(ticket);
-                control.stopped = stopping;
-                drop(control);
-                self.pipeline.changed.notify_all();
-            }
-            if stopping {
-                return;
-            }
-        }
-    }
-
-    fn export_all(&mut self) {
-        let mut gathered = Gathered::default();
-        for index in 0..SHARDS {
-            let spare = self.spare.pop().unwrap_or_default();
-            let mut taken = std::mem::replace(&mut *lock(&self.pipeline.shards[index]), spare);
-            let mut rest = taken.as_slice();
-            while let Some((header, tail)) = rest.split_first_chunk::<FRAME_HEADER>() {
-                let [len @ .., low, high] = *header;
-                let len = u32::from_le_bytes(len) as usize;
-                let Some((span, tail)) = tail.split_at_checked(len) else { break };
-                rest = tail;
-                self.gather(&mut gathered, u16::from_le_bytes([low, high]), span);
-            }
-            taken.clear();
-            if taken.capacity() <= self.settings.max_batch_bytes * 2 {
-                self.spare.push(taken);
-            }
-        }
-        self.ship(&mut gathered);
-    }
-
-    fn gather(&mut self, gathered: &mut Gathered, scope: u16, span: &[u8]) {
-        let full = gathered.bytes + span.len() > self.settings.max_batch_bytes
-            || gathered.spans >= self.settings.max_batch_spans.unwrap_or(usize::MAX);
-        if full && gathered.spans > 0 {
-            self.ship(gathered);
-        }
-        wire::put_bytes(gathered.scopes.entry(scope).or_default(), 2, span);
-        gathered.bytes += span.len();
-        gathered.spans += 1;
-    }
-
-    fn ship(&mut self, gathered: &mut Gathered) {
-        let Gathered { scopes, bytes, spans } = std::mem::take(gathered);
-        if spans == 0 {
-            return;
-        }
-        if lock(&self.pipeline.control).deadline.is_some_and(|deadline| Instant::now() >= deadline)
-        {
-            self.pipeline.counters.shut_down.fetch_add(spans as u64, Ordering::Release);
-        } else {
-            self.export(&scopes, spans);
-        }
-        // Room is given back only now, so that the bound holds for what is in flight too.
-        self.pipeline.queued_bytes.fetch_sub(bytes + spans * FRAME_HEADER, Ordering::Relaxed);
-        self.pipeline.queued_spans.fetch_sub(spans, Ordering::Relaxed);
-    }
-
-    fn export(&mut self, scopes: &BTreeMap<u16, Vec<u8>>, spans: usize) {
-        let mut request = Vec::new();
-        let version = env!("CARGO_PKG_VERSION");
-        let scopes = scopes.iter().map(|(scope, items)| {
-            (Scope { name: group::scope_name(*scope), version }, items.as_slice())
-        });
-        put_request(&mut request, &self.resource, scopes);
-        let batch = SpanBatch { request: Arc::new(request), spans };
-        let outcome = self
-            .exporters
-            .iter_mut()
-            .map(|exporter| export_guarded(exporter.as_mut(), &batch))
-            .reduce(worse)
-            .unwrap_or(ExportOutcome::Exported { rejected: 0 });
-        let counters = &self.pipeline.counters;
-        let spans_total = spans as u64;
-        match outcome {
-            ExportOutcome::Exported { rejected } => {
-                let rejected = rejected.min(spans_total);
-                counters.rejected.fetch_add(rejected, Ordering::Release);
-                counters.exported.fetch_add(spans_total - rejected, Ordering::Release);
-            }
-            ExportOutcome::Rejected => {
-                counters.rejected.fetch_add(spans_total, Ordering::Release);
-            }
-            ExportOutcome::Failed => {
-                counters.export_failed.fetch_add(spans_total, Ordering::Release);
-            }
+/// The memory of a ring, and why it is not the file that was asked for.
+fn map(
+    path: Option<&std::path::Path>,
+    slots: u32,
+    kind: Kind,
+) -> Result<(Mapping, Option<String>), SetupError> {
+    let anonymous = || {
+        Mapping::anonymous(slots)
+            .map_err(|error| SetupError::Memory { bytes: slots as usize * SLOT_BYTES, reason: error.to_string() })
+    };
+    let Some(path) = path else { return Ok((anonymous()?, None)) };
+    match Mapping::create(path, slots, kind as u32) {
+        Ok(mapping) => Ok((mapping, None)),
+        Err(error) => {
+            let warning = format!(
+                "spans would not survive a killed process: {} cannot be made: {error}",
+                path.display()
+            );
+            Ok((anonymous()?, Some(warning)))
         }
     }
 }
 
-/// An exporter that panics loses its batch, not the pipeline.
-fn export_guarded(exporter: &mut dyn SpanExporter, batch: &SpanBatch) -> ExportOutcome {
-    let export = std::panic::AssertUnwindSafe(|| exporter.export(batch));
-    std::panic::catch_unwind(export).unwrap_or(ExportOutcome::Failed)
-}
+pub(super) use overflow::create_private;
 
-fn worse(left: ExportOutcome, right: ExportOutcome) -> ExportOutcome {
-    use ExportOutcome::{Exported, Failed, Rejected};
-    match (left, right) {
-        (Failed, _) | (_, Failed) => Failed,
-        (Rejected, _) | (_, Rejected) => Rejected,
-        (Exported { rejected: left }, Exported { rejected: right }) => {
-            Exported { rejected: left.max(right) }
-        }
-    }
-}
+/// How often the exporter's thread looks up by itself: it says that the process is alive, and sees what is due.
+const TICK: Duration = Duration::from_millis(100);
+/// The same while a request is to go out at a number of spans.
+const SHORT_TICK: Duration = Duration::from_millis(5);

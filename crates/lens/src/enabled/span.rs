@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 
 use lens_otlp::encode::{
     EVENT_ATTRIBUTES, FLAG_HAS_IS_REMOTE, FLAG_IS_REMOTE, SpanParts, StatusCode, put_event,
@@ -12,11 +11,11 @@ use lens_otlp::encode::{
 };
 
 use super::attributes::{AttributeBytes, AttributeValue, ValueLimits};
-use super::clock;
+use super::clock::{self, Ticks};
 use super::context::{Context, Shared, SpanContext};
 use super::group::Group;
 use super::ids::SpanId;
-use super::pipeline;
+use super::pipeline::writer::{self, StartRecord};
 use super::sampling;
 use super::value::Value;
 use crate::SpanKind;
@@ -29,21 +28,23 @@ use crate::semconv;
 #[derive(Debug)]
 #[must_use = "a span ends when it is dropped"]
 pub struct Span {
-    state: State,
+    /// One pointer, so that a site whose group is off has next to nothing to make and to drop.
+    inner: Option<Box<Recording>>,
 }
 
-#[derive(Debug)]
-enum State {
-    /// Its group is off.
-    Disabled,
+/// What a span that exists is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// It will be exported.
+    Recording,
+    /// Its trace is not sampled; its context flows.
+    Unsampled,
     /// Its group is off, but the context it was to have as parent still flows through it.
-    Through(Context),
-    /// Its trace is not sampled.
-    Unsampled(Context),
-    Recording(Box<Recording>),
+    Through,
 }
 
 struct Recording {
+    mode: Mode,
     context: SpanContext,
     parent: SpanId,
     parent_is_remote: bool,
@@ -53,7 +54,8 @@ struct Recording {
     kind: SpanKind,
     start_nanos: u64,
     /// `None` when the start was given.
-    start: Option<Instant>,
+    start: Option<Ticks>,
+    record: Option<StartRecord>,
     attributes: AttributeBytes,
     events: Vec<u8>,
     event_count: usize,
@@ -91,6 +93,7 @@ impl Recording {
         let pooled = POOL.try_with(|pool| pool.try_borrow_mut().ok()?.pop()).ok().flatten();
         pooled.unwrap_or_else(|| {
             Box::new(Self {
+                mode: Mode::Recording,
                 context: SpanContext::default(),
                 parent: SpanId::default(),
                 parent_is_remote: false,
@@ -100,6 +103,7 @@ impl Recording {
                 kind: SpanKind::Internal,
                 start_nanos: 0,
                 start: None,
+                record: None,
                 attributes: AttributeBytes::default(),
                 events: Vec::new(),
                 event_count: 0,
@@ -136,6 +140,7 @@ impl Recording {
         });
     }
 
+    #[inline]
     fn parts(&self, end_nanos: u64) -> SpanParts<'_> {
         let remote = if self.parent_is_remote { FLAG_IS_REMOTE } else { 0 };
         SpanParts {
@@ -170,10 +175,10 @@ impl Recording {
     }
 
     fn end_now_nanos(&self) -> u64 {
-        let now = Instant::now();
+        let now = Ticks::now();
         match self.start {
-            Some(start) => self.start_nanos + clock::nanos_between(start, now),
-            None => clock::unix_nanos_at(now),
+            Some(start) => self.start_nanos + start.nanos_until(now),
+            None => now.unix_nanos(),
         }
     }
 
@@ -286,18 +291,18 @@ impl SpanBuilder {
     /// is entered.
     pub fn start(self) -> Span {
         if !self.group.is_enabled() {
-            return Span { state: self.parent.map_or(State::Disabled, State::Through) };
+            return self.parent.map_or(Span::disabled(), |parent| {
+                Span::passing(Mode::Through, parent.span_context(), parent.shared().cloned())
+            });
         }
         let Self { group, name, kind, parent, links, start_nanos } = self;
         let mut span = match &parent {
-            Some(parent) => Span::begin(group, name, kind, parent),
-            None => Context::with_current(|parent| Span::begin(group, name, kind, parent)),
+            Some(parent) => Span::begin(group, name, kind, parent, start_nanos),
+            None => Context::with_current(|parent| {
+                Span::begin(group, name, kind, parent, start_nanos)
+            }),
         };
-        if let State::Recording(recording) = &mut span.state {
-            if let Some(start_nanos) = start_nanos {
-                recording.start_nanos = start_nanos;
-                recording.start = None;
-            }
+        if let Some(recording) = span.recording() {
             for link in links {
                 recording.add_link(link);
             }
@@ -308,8 +313,9 @@ impl SpanBuilder {
 
 impl Span {
     /// A span that does not exist.
+    #[inline(always)]
     pub const fn disabled() -> Self {
-        Self { state: State::Disabled }
+        Self { inner: None }
     }
 
     /// Starts a span below the current context; disabled when the group is off.
@@ -319,7 +325,7 @@ impl Span {
             return Self::disabled();
         }
         let name = name.into();
-        Context::with_current(|parent| Self::begin(group, name, SpanKind::Internal, parent))
+        Context::with_current(|parent| Self::begin(group, name, SpanKind::Internal, parent, None))
     }
 
     /// A builder, for a kind, an explicit parent, links or a start time.
@@ -340,14 +346,15 @@ impl Span {
         name: Cow<'static, str>,
         kind: SpanKind,
         parent: &Context,
+        start_nanos: Option<u64>,
     ) -> Self {
         let parent_span = parent.span_context();
         let context = sampling::child_of(parent_span);
         if !context.is_sampled() {
-            let own = Context::from_parts(context, parent.shared().cloned());
-            return Self { state: State::Unsampled(own) };
+            return Self::passing(Mode::Unsampled, context, parent.shared().cloned());
         }
         let mut recording = Recording::empty();
+        recording.mode = Mode::Recording;
         recording.context = context;
         recording.parent =
             if parent_span.is_valid() { parent_span.span_id() } else { SpanId::default() };
@@ -359,23 +366,48 @@ impl Span {
             recording.attributes.copy_from(&shared.attributes);
             recording.shared = Some(Arc::clone(shared));
         }
-        let now = Instant::now();
-        recording.start_nanos = clock::unix_nanos_at(now);
-        recording.start = Some(now);
-        Self { state: State::Recording(recording) }
+        match start_nanos {
+            Some(start_nanos) => {
+                recording.start_nanos = start_nanos;
+                recording.start = None;
+            }
+            None => {
+                let now = Ticks::now();
+                recording.start_nanos = now.unix_nanos();
+                recording.start = Some(now);
+            }
+        }
+        if group.is_long_lived() {
+            recording.record =
+                writer::open_record(recording.scope, &recording.parts(recording.start_nanos));
+        }
+        Self { inner: Some(recording) }
     }
 
+    /// A span that is not exported, but whose context work below it has.
+    fn passing(mode: Mode, context: SpanContext, shared: Option<Arc<Shared>>) -> Self {
+        let mut recording = Recording::empty();
+        recording.mode = mode;
+        recording.context = context;
+        recording.shared = shared;
+        Self { inner: Some(recording) }
+    }
+
+    #[inline]
     fn recording(&mut self) -> Option<&mut Recording> {
-        match &mut self.state {
-            State::Recording(recording) => Some(recording),
-            _ => None,
-        }
+        self.inner.as_deref_mut().filter(|recording| recording.mode == Mode::Recording)
+    }
+
+    /// Whether there is anything to end.
+    #[inline(always)]
+    pub(super) fn exists(&self) -> bool {
+        self.inner.is_some()
     }
 
     /// Whether what is set on it will be exported.
     #[inline]
     pub fn is_recording(&self) -> bool {
-        matches!(self.state, State::Recording(_))
+        self.inner.as_deref().is_some_and(|recording| recording.mode == Mode::Recording)
     }
 
     /// Its ids; invalid when the span does not exist.
@@ -384,22 +416,18 @@ impl Span {
     }
 
     pub(super) fn own_context(&self) -> Option<SpanContext> {
-        match &self.state {
-            State::Disabled | State::Through(_) => None,
-            State::Unsampled(context) => Some(context.span_context()),
-            State::Recording(recording) => Some(recording.context),
-        }
+        self.inner
+            .as_deref()
+            .filter(|recording| recording.mode != Mode::Through)
+            .map(|recording| recording.context)
     }
 
     /// The context to run its work in; `None` leaves the current one.
+    #[inline]
     pub(super) fn entered_context(&self) -> Option<Context> {
-        match &self.state {
-            State::Disabled => None,
-            State::Through(context) | State::Unsampled(context) => Some(context.clone()),
-            State::Recording(recording) => {
-                Some(Context::from_parts(recording.context, recording.shared.clone()))
-            }
-        }
+        self.inner
+            .as_deref()
+            .map(|recording| Context::from_parts(recording.context, recording.shared.clone()))
     }
 
     /// Sets an attribute; the last value of a key wins.
@@ -506,13 +534,18 @@ impl Span {
         self.finish(Some(unix_nanos));
     }
 
+    #[inline(never)]
     fn finish(&mut self, end_nanos: Option<u64>) {
-        let state = std::mem::replace(&mut self.state, State::Disabled);
-        if let State::Recording(recording) = state {
+        let Some(mut recording) = self.inner.take() else { return };
+        if recording.mode == Mode::Recording {
             let end_nanos = end_nanos.unwrap_or_else(|| recording.end_now_nanos());
-            pipeline::push(recording.scope, &recording.parts(end_nanos));
-            recording.recycle();
+            writer::push(recording.scope, &recording.parts(end_nanos));
+            // Only now: whoever finds the process dead in between finds the span twice rather than not at all.
+            if let Some(record) = recording.record.take() {
+                record.close();
+            }
         }
+        recording.recycle();
     }
 }
 
@@ -523,9 +556,9 @@ impl Default for Span {
 }
 
 impl Drop for Span {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        if !matches!(self.state, State::Disabled) {
+        if self.inner.is_some() {
             self.finish(None);
         }
     }

@@ -74,7 +74,7 @@ impl MetricReader {
         config: &LensConfig,
         resource: Vec<u8>,
         client: Option<&Client>,
-        pipeline: Option<&Arc<Pipeline>>,
+        pipeline: Option<&'static Pipeline>,
     ) -> Result<Option<Self>, SetupError> {
         let target = match (config.metrics_exporter, client) {
             (ExporterKind::Otlp, Some(client)) => {
@@ -184,20 +184,15 @@ impl Worker {
 static EXPORT_FAILURES: Counter =
     Counter::new(names::EXPORT_FAILURES, "{export}", "Exports that failed");
 
-fn observe_pipeline(pipeline: &Arc<Pipeline>) {
-    let read = |pipeline: &Arc<Pipeline>| {
-        let pipeline = Arc::downgrade(pipeline);
-        move || pipeline.upgrade().map(|pipeline| pipeline.snapshot()).unwrap_or_default()
-    };
-    let snapshot = read(pipeline);
+fn observe_pipeline(pipeline: &'static Pipeline) {
+    let snapshot = move || pipeline.snapshot();
+    let single = |count: u64| vec![(Vec::new(), count)];
     Counter::observable(names::SPANS_ENDED, "{span}", "Spans that ended", move || {
-        vec![(Vec::new(), snapshot().ended)]
+        single(snapshot().ended)
     });
-    let snapshot = read(pipeline);
     Counter::observable(names::SPANS_EXPORTED, "{span}", "Spans acknowledged", move || {
-        vec![(Vec::new(), snapshot().exported)]
+        single(snapshot().exported)
     });
-    let snapshot = read(pipeline);
     Counter::observable(names::SPANS_DROPPED, "{span}", "Spans lost, by reason", move || {
         let PipelineSnapshot { rejected, dropped, .. } = snapshot();
         let rejected = (rejected > 0).then_some(("rejected", rejected));
@@ -206,8 +201,13 @@ fn observe_pipeline(pipeline: &Arc<Pipeline>) {
             .map(|(reason, count)| (vec![(names::REASON, Value::from_static(reason))], count))
             .collect()
     });
-    let snapshot = read(pipeline);
     Gauge::observable(names::SPANS_QUEUED, "{span}", "Spans that wait", move || {
         vec![(Vec::new(), snapshot().queued as f64)]
+    });
+    Gauge::observable(names::SPANS_SPOOLED, "{span}", "Spans that wait in files", move || {
+        vec![(Vec::new(), snapshot().spooled as f64)]
+    });
+    Gauge::observable(names::BUFFER_FILL, "1", "Share of the span buffer in use", move || {
+        vec![(Vec::new(), snapshot().buffer_fill)]
     });
 }

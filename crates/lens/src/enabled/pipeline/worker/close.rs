@@ -1,0 +1,98 @@
+//! The end: what can still be sent is sent, the rest is kept or counted, all within the time that is left.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::{Fresh, InFlight, Load, Worker};
+use crate::enabled::recover;
+
+/// Longest sleep while the last request is out.
+const LAST_TICK: Duration = Duration::from_millis(20);
+
+impl Worker {
+    pub(super) fn close(&mut self, deadline: Instant) {
+        // One more attempt, however long ago the last one failed.
+        self.away = None;
+        let mut last_round = false;
+        while Instant::now() < deadline && self.away.is_none() {
+            if self.step(None) {
+                continue;
+            }
+            if self.in_flight.is_some() {
+                let left = deadline.saturating_duration_since(Instant::now());
+                std::thread::park_timeout(left.min(LAST_TICK));
+            } else if last_round {
+                break;
+            } else {
+                // What ended before the gate closed is published by now.
+                last_round = true;
+                self.begin_round(0);
+            }
+        }
+        self.give_up();
+        for exporter in &mut self.exporters {
+            exporter.shut_down();
+        }
+        self.round_ticket = None;
+        let asked = super::lock(&self.pipeline.control).flush_asked;
+        self.end_round(asked);
+        let memory = self.pipeline.ring.memory();
+        if self.pipeline.ring.waiting_items() == 0
+            && let Some(path) = memory.path()
+        {
+            recover::remove(path);
+        }
+        self.overflow = None;
+    }
+
+    /// Keeps what was not delivered where the next start finds it, or counts it as lost.
+    fn give_up(&mut self) {
+        let pending = match self.in_flight.take() {
+            Some(InFlight { load: Load::Fresh(fresh), .. }) => Some(fresh),
+            _ => self.held.take(),
+        };
+        // Files wait in their folder, what the dead left in their rings.
+        drop(self.backlog.drain());
+        if pending.is_some_and(|fresh| !self.keep_or_drop(fresh)) {
+            return;
+        }
+        loop {
+            if self.round_ticket.is_none() {
+                self.begin_round(0);
+                if self.round.is_done() {
+                    break;
+                }
+            }
+            match self.next_fresh() {
+                Some(fresh) if self.otlp.is_some() => {
+                    if !self.keep_or_drop(fresh) {
+                        return;
+                    }
+                }
+                Some(fresh) => {
+                    let spans = fresh.batch.spans as u64;
+                    self.pipeline.counters.late.fetch_add(spans, Ordering::Release);
+                    self.acknowledge(&fresh.gains);
+                }
+                None => self.round_ticket = None,
+            }
+        }
+    }
+
+    /// False when what is left stays in the ring as it is.
+    fn keep_or_drop(&mut self, fresh: Fresh) -> bool {
+        if self.spool(&fresh).is_some() {
+            return true;
+        }
+        let counters = &self.pipeline.counters;
+        if self.pipeline.outlives_process {
+            let waiting = self.pipeline.ring.waiting_items();
+            counters.spooled.fetch_add(waiting, Ordering::Release);
+            return false;
+        }
+        let lost = if self.overflow.is_some() { &counters.spool_full } else { &counters.export_failed };
+        lost.fetch_add(fresh.batch.spans as u64, Ordering::Release);
+        self.acknowledge(&fresh.gains);
+        true
+    }
+}
