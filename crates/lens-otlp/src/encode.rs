@@ -1,8 +1,8 @@
 //! Spans, log records and request framing as bytes, written once.
 
 use crate::wire::{
-    BYTES, Cursor, FIXED32, VARINT, bytes_field_len, put_bytes, put_double, put_fixed64,
-    put_message, put_uint, put_varint, tag, varint_len,
+    BYTES, Cursor, FIXED32, FIXED64, VARINT, bytes_field_len, put_bytes, put_fixed64, put_message,
+    put_uint, put_varint, tag, varint_len,
 };
 
 /// Field number of `Span.attributes`.
@@ -22,10 +22,10 @@ pub const FLAG_IS_REMOTE: u32 = 0x200;
 
 /// Something that can be an `AnyValue`.
 pub trait EncodeValue {
-    /// Bytes that [`put_value`](Self::put_value) appends.
+    /// Bytes that [`write_value`](Self::write_value) writes.
     fn value_len(&self) -> usize;
-    /// Appends the content of an `AnyValue` message.
-    fn put_value(&self, out: &mut Vec<u8>);
+    /// Writes the content of an `AnyValue` message.
+    fn write_value(&self, out: &mut Cursor<'_>);
 }
 
 impl EncodeValue for str {
@@ -34,8 +34,8 @@ impl EncodeValue for str {
         bytes_field_len(self.len())
     }
     #[inline]
-    fn put_value(&self, out: &mut Vec<u8>) {
-        put_bytes(out, 1, self.as_bytes());
+    fn write_value(&self, out: &mut Cursor<'_>) {
+        out.bytes(1, self.as_bytes());
     }
 }
 
@@ -45,8 +45,8 @@ impl EncodeValue for bool {
         2
     }
     #[inline]
-    fn put_value(&self, out: &mut Vec<u8>) {
-        put_uint(out, 2, u64::from(*self));
+    fn write_value(&self, out: &mut Cursor<'_>) {
+        out.array(&[tag(2, VARINT), u8::from(*self)]);
     }
 }
 
@@ -56,8 +56,9 @@ impl EncodeValue for i64 {
         1 + varint_len(*self as u64)
     }
     #[inline]
-    fn put_value(&self, out: &mut Vec<u8>) {
-        put_uint(out, 3, *self as u64);
+    fn write_value(&self, out: &mut Cursor<'_>) {
+        out.array(&[tag(3, VARINT)]);
+        out.varint(*self as u64);
     }
 }
 
@@ -67,8 +68,8 @@ impl EncodeValue for f64 {
         9
     }
     #[inline]
-    fn put_value(&self, out: &mut Vec<u8>) {
-        put_double(out, 4, *self);
+    fn write_value(&self, out: &mut Cursor<'_>) {
+        out.fixed64(4, self.to_bits());
     }
 }
 
@@ -80,8 +81,8 @@ impl EncodeValue for BytesValue<'_> {
     fn value_len(&self) -> usize {
         bytes_field_len(self.0.len())
     }
-    fn put_value(&self, out: &mut Vec<u8>) {
-        put_bytes(out, 7, self.0);
+    fn write_value(&self, out: &mut Cursor<'_>) {
+        out.bytes(7, self.0);
     }
 }
 
@@ -93,36 +94,53 @@ impl<T: EncodeValue> EncodeValue for ArrayValue<'_, T> {
     fn value_len(&self) -> usize {
         bytes_field_len(self.0.iter().map(|item| bytes_field_len(item.value_len())).sum())
     }
-    fn put_value(&self, out: &mut Vec<u8>) {
-        out.push(tag(5, BYTES));
-        put_varint(out, self.0.iter().map(|item| bytes_field_len(item.value_len()) as u64).sum());
+    fn write_value(&self, out: &mut Cursor<'_>) {
+        out.array(&[tag(5, BYTES)]);
+        out.varint(self.0.iter().map(|item| bytes_field_len(item.value_len()) as u64).sum());
         for item in self.0 {
-            out.push(tag(1, BYTES));
-            put_varint(out, item.value_len() as u64);
-            item.put_value(out);
+            out.array(&[tag(1, BYTES)]);
+            out.varint(item.value_len() as u64);
+            item.write_value(out);
         }
     }
 }
 
-/// Appends a `KeyValue` as `field` and returns where in `out` the key's bytes begin.
-#[inline]
-pub fn put_key_value(
-    out: &mut Vec<u8>,
+/// Bytes of the field that [`write_key_value`] writes.
+#[inline(always)]
+pub fn key_value_len(key: &str, value: &(impl EncodeValue + ?Sized)) -> usize {
+    bytes_field_len(bytes_field_len(key.len()) + bytes_field_len(value.value_len()))
+}
+
+/// Writes a `KeyValue` as `field`.
+#[inline(always)]
+pub fn write_key_value(
+    out: &mut Cursor<'_>,
     field: u8,
     key: &str,
     value: &(impl EncodeValue + ?Sized),
-) -> usize {
+) {
     let value_len = value.value_len();
-    out.push(tag(field, BYTES));
-    put_varint(out, (bytes_field_len(key.len()) + bytes_field_len(value_len)) as u64);
-    out.push(tag(1, BYTES));
-    put_varint(out, key.len() as u64);
-    let key_at = out.len();
-    out.extend_from_slice(key.as_bytes());
-    out.push(tag(2, BYTES));
-    put_varint(out, value_len as u64);
-    value.put_value(out);
-    key_at
+    let len = bytes_field_len(key.len()) + bytes_field_len(value_len);
+    if len < 0x80 {
+        // Every length inside is shorter, so each takes one byte.
+        out.array(&[tag(field, BYTES), len as u8, tag(1, BYTES), key.len() as u8]);
+        out.slice(key.as_bytes());
+        out.array(&[tag(2, BYTES), value_len as u8]);
+    } else {
+        out.array(&[tag(field, BYTES)]);
+        out.varint(len as u64);
+        out.bytes(1, key.as_bytes());
+        out.array(&[tag(2, BYTES)]);
+        out.varint(value_len as u64);
+    }
+    value.write_value(out);
+}
+
+/// Appends a `KeyValue` as `field`.
+pub fn put_key_value(out: &mut Vec<u8>, field: u8, key: &str, value: &(impl EncodeValue + ?Sized)) {
+    let at = out.len();
+    out.resize(at + key_value_len(key, value), 0);
+    write_key_value(&mut Cursor::new(&mut out[at..]), field, key, value);
 }
 
 /// `Status.code`.
@@ -157,7 +175,147 @@ impl StatusCode {
     }
 }
 
-/// A span's parts; repeated fields come encoded, with their tags.
+/// Most bytes that [`SpanHead::write`] writes.
+pub const MAX_HEAD_BYTES: usize = 55;
+
+/// What is known of a span when it starts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SpanHead {
+    /// 16 bytes.
+    pub trace_id: [u8; 16],
+    /// 8 bytes.
+    pub span_id: [u8; 8],
+    /// `None` for a root.
+    pub parent_id: Option<[u8; 8]>,
+    /// OTLP's number of the kind: 1 internal, 2 server, 3 client, 4 producer, 5 consumer.
+    pub kind: u8,
+    /// Start since the epoch.
+    pub start_nanos: u64,
+    /// W3C flags and [`FLAG_HAS_IS_REMOTE`], [`FLAG_IS_REMOTE`].
+    pub flags: u32,
+}
+
+impl SpanHead {
+    /// Bytes that [`write`](Self::write) writes.
+    #[inline]
+    pub const fn encoded_len(&self) -> usize {
+        if self.parent_id.is_some() { MAX_HEAD_BYTES } else { MAX_HEAD_BYTES - 10 }
+    }
+
+    /// Writes the fields to the front of `out`; what follows them is not defined.
+    #[inline]
+    pub fn write(&self, out: &mut [u8; MAX_HEAD_BYTES]) {
+        out[0] = tag(1, BYTES);
+        out[1] = 16;
+        out[2..18].copy_from_slice(&self.trace_id);
+        out[18] = tag(2, BYTES);
+        out[19] = 8;
+        out[20..28].copy_from_slice(&self.span_id);
+        out[28] = tag(6, VARINT);
+        out[29] = self.kind;
+        out[30] = tag(7, FIXED64);
+        out[31..39].copy_from_slice(&self.start_nanos.to_le_bytes());
+        out[39..41].copy_from_slice(&FLAGS_TAG);
+        out[41..45].copy_from_slice(&self.flags.to_le_bytes());
+        out[45] = tag(4, BYTES);
+        out[46] = 8;
+        out[47..55].copy_from_slice(&self.parent_id.unwrap_or_default());
+    }
+}
+
+/// What is known of a span when it ends; repeated fields come encoded, with their tags.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SpanTail<'a> {
+    /// Name.
+    pub name: &'a str,
+    /// End since the epoch.
+    pub end_nanos: u64,
+    /// What most spans do not have.
+    pub rare: Option<Rare<'a>>,
+}
+
+/// What most spans do not have.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rare<'a> {
+    /// W3C tracestate.
+    pub trace_state: &'a str,
+    /// Attributes that exceeded the limit.
+    pub dropped_attributes: u32,
+    /// `Span.events` fields, see [`put_event`].
+    pub events: &'a [u8],
+    /// Events that exceeded the limit.
+    pub dropped_events: u32,
+    /// `Span.links` fields, see [`put_link`].
+    pub links: &'a [u8],
+    /// Links that exceeded the limit.
+    pub dropped_links: u32,
+    /// Outcome.
+    pub status: StatusCode,
+    /// What the status says.
+    pub status_message: &'a str,
+}
+
+impl Rare<'_> {
+    fn status_len(&self) -> usize {
+        let message = match self.status_message {
+            "" => 0,
+            text => bytes_field_len(text.len()),
+        };
+        message + if self.status == StatusCode::Unset { 0 } else { 2 }
+    }
+
+    fn encoded_len(&self) -> usize {
+        let count = |value: u32| if value == 0 { 0 } else { 1 + varint_len(u64::from(value)) };
+        let field = |len: usize| if len == 0 { 0 } else { bytes_field_len(len) };
+        field(self.trace_state.len())
+            + self.events.len()
+            + self.links.len()
+            + count(self.dropped_attributes)
+            + count(self.dropped_events)
+            + count(self.dropped_links)
+            + field(self.status_len())
+    }
+
+    fn write(&self, out: &mut Cursor<'_>) {
+        if !self.trace_state.is_empty() {
+            out.bytes(3, self.trace_state.as_bytes());
+        }
+        out.count(10, u64::from(self.dropped_attributes));
+        out.slice(self.events);
+        out.count(12, u64::from(self.dropped_events));
+        out.slice(self.links);
+        out.count(14, u64::from(self.dropped_links));
+        let status_len = self.status_len();
+        if status_len > 0 {
+            out.array(&[tag(15, BYTES)]);
+            out.varint(status_len as u64);
+            if !self.status_message.is_empty() {
+                out.bytes(2, self.status_message.as_bytes());
+            }
+            out.count(3, self.status as u64);
+        }
+    }
+}
+
+impl SpanTail<'_> {
+    /// Bytes that [`write`](Self::write) writes.
+    #[inline]
+    pub fn encoded_len(&self) -> usize {
+        9 + bytes_field_len(self.name.len()) + self.rare.map_or(0, |rare| rare.encoded_len())
+    }
+
+    /// Writes the fields.
+    #[inline]
+    pub fn write(&self, out: &mut Cursor<'_>) {
+        out.fixed64(8, self.end_nanos);
+        out.bytes(5, self.name.as_bytes());
+        if let Some(rare) = &self.rare {
+            rare.write(out);
+        }
+    }
+}
+
+/// A whole span; repeated fields come encoded, with their tags.
 #[derive(Clone, Debug, Default)]
 pub struct SpanParts<'a> {
     /// 16 bytes.
@@ -197,97 +355,49 @@ pub struct SpanParts<'a> {
 }
 
 impl SpanParts<'_> {
-    fn status_len(&self) -> usize {
-        let message = match self.status_message {
-            "" => 0,
-            text => bytes_field_len(text.len()),
-        };
-        message + if self.status == StatusCode::Unset { 0 } else { 2 }
+    fn head(&self) -> SpanHead {
+        SpanHead {
+            trace_id: self.trace_id,
+            span_id: self.span_id,
+            parent_id: self.parent_id,
+            kind: self.kind,
+            start_nanos: self.start_nanos,
+            flags: self.flags,
+        }
     }
 
-    /// Whether it has neither events, links, a status nor anything dropped, as most spans.
-    #[inline]
-    fn is_plain(&self) -> bool {
-        self.events.is_empty()
-            && self.links.is_empty()
-            && self.status == StatusCode::Unset
-            && self.status_message.is_empty()
-            && self.dropped_attributes | self.dropped_events | self.dropped_links == 0
+    fn tail(&self) -> SpanTail<'_> {
+        SpanTail {
+            name: self.name,
+            end_nanos: self.end_nanos,
+            rare: Some(Rare {
+                trace_state: self.trace_state,
+                dropped_attributes: self.dropped_attributes,
+                events: self.events,
+                dropped_events: self.dropped_events,
+                links: self.links,
+                dropped_links: self.dropped_links,
+                status: self.status,
+                status_message: self.status_message,
+            }),
+        }
     }
 
     /// Bytes of the message.
-    #[inline]
     pub fn encoded_len(&self) -> usize {
-        const IDS: usize = 18 + 10;
-        const KIND_TIMES_AND_FLAGS: usize = 2 + 18 + 6;
-        let trace_state = match self.trace_state.len() {
-            0 => 0,
-            len => bytes_field_len(len),
-        };
-        IDS + trace_state
-            + if self.parent_id.is_some() { 10 } else { 0 }
-            + bytes_field_len(self.name.len())
-            + KIND_TIMES_AND_FLAGS
-            + self.attributes.len()
-            + if self.is_plain() { 0 } else { self.rare_len() }
-    }
-
-    fn rare_len(&self) -> usize {
-        let count = |value: u32| if value == 0 { 0 } else { 1 + varint_len(u64::from(value)) };
-        let status_len = self.status_len();
-        self.events.len()
-            + self.links.len()
-            + count(self.dropped_attributes)
-            + count(self.dropped_events)
-            + count(self.dropped_links)
-            + if status_len == 0 { 0 } else { bytes_field_len(status_len) }
-    }
-
-    /// Writes the message without a tag or length of its own into [`encoded_len`](Self::encoded_len) bytes.
-    #[inline]
-    pub fn write(&self, out: &mut [u8]) {
-        let mut out = Cursor::new(out);
-        out.id(1, &self.trace_id);
-        out.id(2, &self.span_id);
-        if !self.trace_state.is_empty() {
-            out.bytes(3, self.trace_state.as_bytes());
-        }
-        if let Some(parent) = &self.parent_id {
-            out.id(4, parent);
-        }
-        out.bytes(5, self.name.as_bytes());
-        out.array(&[tag(6, VARINT), self.kind]);
-        out.fixed64(7, self.start_nanos);
-        out.fixed64(8, self.end_nanos);
-        out.slice(self.attributes);
-        if self.is_plain() {
-            out.array(&FLAGS_TAG);
-            out.array(&self.flags.to_le_bytes());
-            return;
-        }
-        out.count(10, u64::from(self.dropped_attributes));
-        out.slice(self.events);
-        out.count(12, u64::from(self.dropped_events));
-        out.slice(self.links);
-        out.count(14, u64::from(self.dropped_links));
-        let status_len = self.status_len();
-        if status_len > 0 {
-            out.array(&[tag(15, BYTES)]);
-            out.varint(status_len as u64);
-            if !self.status_message.is_empty() {
-                out.bytes(2, self.status_message.as_bytes());
-            }
-            out.count(3, self.status as u64);
-        }
-        out.array(&FLAGS_TAG);
-        out.array(&self.flags.to_le_bytes());
+        self.head().encoded_len() + self.attributes.len() + self.tail().encoded_len()
     }
 
     /// Appends the message without a tag or length of its own.
     pub fn put(&self, out: &mut Vec<u8>) {
+        let (head, tail) = (self.head(), self.tail());
+        let mut bytes = [0; MAX_HEAD_BYTES];
+        head.write(&mut bytes);
+        out.extend_from_slice(&bytes[..head.encoded_len()]);
+        out.extend_from_slice(self.attributes);
         let at = out.len();
-        out.resize(at + self.encoded_len(), 0);
-        self.write(&mut out[at..]);
+        out.resize(at + tail.encoded_len(), 0);
+        tail.write(&mut Cursor::new(&mut out[at..]));
     }
 }
 
@@ -429,7 +539,7 @@ impl LogParts<'_> {
         if !self.body.is_empty() {
             out.push(tag(5, BYTES));
             put_varint(out, self.body.value_len() as u64);
-            self.body.put_value(out);
+            put_bytes(out, 1, self.body.as_bytes());
         }
         out.extend_from_slice(self.attributes);
         if self.flags != 0 {

@@ -6,6 +6,7 @@ mod console;
 mod context;
 mod current;
 mod diagnostics;
+mod fields;
 mod future;
 mod group;
 mod guard;

@@ -6,7 +6,7 @@ use crate::encode::{
     EVENT_ATTRIBUTES, EncodeValue, LINK_ATTRIBUTES, RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES,
 };
 use crate::wire::{
-    BYTES, DecodeError, FIXED32, put_bytes, put_double, put_fixed64, put_message, put_tag,
+    BYTES, Cursor, DecodeError, FIXED32, put_bytes, put_double, put_fixed64, put_message, put_tag,
     put_uint, put_varint, tag,
 };
 
@@ -252,8 +252,8 @@ impl EncodeValue for Encoded<'_> {
     fn value_len(&self) -> usize {
         self.0.len()
     }
-    fn put_value(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.0);
+    fn write_value(&self, out: &mut Cursor<'_>) {
+        out.slice(self.0);
     }
 }
 
@@ -266,13 +266,15 @@ fn put_value(out: &mut Vec<u8>, value: &Value, depth: u8) -> Result<(), DecodeEr
         return Ok(());
     };
     match (name.as_str(), content) {
-        ("stringValue", Value::String(text)) => text.as_str().put_value(out),
-        ("boolValue", Value::Bool(value)) => value.put_value(out),
+        ("stringValue", Value::String(text)) => put_bytes(out, 1, text.as_bytes()),
+        ("boolValue", Value::Bool(value)) => put_uint(out, 2, u64::from(*value)),
         ("intValue", Value::String(text)) => {
-            text.parse::<i64>().map_err(|_| DecodeError::Json("intValue"))?.put_value(out);
+            let number = text.parse::<i64>().map_err(|_| DecodeError::Json("intValue"))?;
+            put_uint(out, 3, number as u64);
         }
         ("intValue", content) => {
-            content.as_i64().ok_or(DecodeError::Json("intValue"))?.put_value(out);
+            let number = content.as_i64().ok_or(DecodeError::Json("intValue"))?;
+            put_uint(out, 3, number as u64);
         }
         ("doubleValue", content) => put_double(out, 4, double(content)?),
         ("bytesValue", Value::String(text)) => put_bytes(out, 7, &decode_base64(text)?),

@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use lens_otlp::encode::{EncodeValue, SPAN_ATTRIBUTES, put_key_value};
+use lens_otlp::encode::{EncodeValue, SPAN_ATTRIBUTES, SpanHead, key_value_len, write_key_value};
+use lens_otlp::wire::Cursor;
 
+use super::fields;
 use super::value::{ToInt, Value};
 
 /// What [`Span::set`](crate::Span::set) takes: everything that can become a [`Value`], by reference where that
@@ -26,6 +28,7 @@ impl ValueLimits {
     pub(super) const NONE: Self = Self { count: usize::MAX, value_bytes: usize::MAX };
 
     /// `text` up to the limit, cut at a character boundary.
+    #[inline]
     fn cut(self, text: &str) -> &str {
         if text.len() <= self.value_bytes {
             text
@@ -35,28 +38,29 @@ impl ValueLimits {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    /// Where the field begins.
-    at: u32,
-    len: u32,
-    key_at: u32,
-    key_len: u32,
-}
-
-/// `Span.attributes` fields and where their keys are.
+/// `Span.attributes` fields behind the head of their span, in a buffer that is used again.
+///
+/// Keys are unique. There is no index of them: a set of bits tells most new keys apart, and only for the others are
+/// the fields looked through.
 #[doc(hidden)]
 #[derive(Clone, Debug, Default)]
 pub struct AttributeBytes {
-    bytes: Vec<u8>,
-    slots: Vec<Slot>,
-    /// One bit for each kind of key that is there: a key whose bit is not set is new, and need not be looked for.
+    /// Initialised to its end, so that a field is written without growing it byte by byte.
+    buffer: Vec<u8>,
+    len: usize,
+    /// Where attributes begin: behind the head.
+    start: usize,
+    count: usize,
+    /// One bit for each kind of key that is there: a key whose bit is not set is new.
     seen: u64,
     dropped: u32,
 }
 
-/// Which bit of `seen` a key has: its length and a few of its bytes tell most keys apart.
-#[inline]
+/// What a buffer begins with.
+const FIRST_BYTES: usize = 512;
+
+/// Which bit of `seen` a key has: its length and last bytes tell most keys apart.
+#[inline(always)]
 fn bit(key: &str) -> u64 {
     let bytes = key.as_bytes();
     let number = match bytes.last_chunk::<8>() {
@@ -68,73 +72,93 @@ fn bit(key: &str) -> u64 {
 }
 
 impl AttributeBytes {
-    /// Room for `count` attributes of the usual size.
-    pub(super) fn with_capacity(count: usize) -> Self {
-        const USUAL_BYTES: usize = 48;
-        Self {
-            bytes: Vec::with_capacity(count * USUAL_BYTES),
-            slots: Vec::with_capacity(count),
-            seen: 0,
-            dropped: 0,
-        }
-    }
-
+    /// The attributes.
     pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.buffer[self.start..self.len]
     }
 
+    /// Head and attributes.
+    #[inline]
+    pub(super) fn head_and_bytes(&self) -> &[u8] {
+        &self.buffer[..self.len]
+    }
+
+    #[inline]
+    pub(super) fn head_len(&self) -> usize {
+        self.start
+    }
+
+    #[inline]
     pub(super) fn dropped(&self) -> u32 {
         self.dropped
     }
 
-    pub(super) fn clear(&mut self) {
-        self.bytes.clear();
-        self.slots.clear();
+    pub(super) fn capacity(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Begins anew with the head of a span.
+    #[inline]
+    pub(super) fn begin(&mut self, head: &SpanHead) {
+        if self.buffer.len() < FIRST_BYTES {
+            self.grow(FIRST_BYTES);
+        }
+        if let Some(place) = self.buffer.first_chunk_mut() {
+            head.write(place);
+        }
+        self.start = head.encoded_len();
+        self.len = self.start;
+        self.count = 0;
         self.seen = 0;
         self.dropped = 0;
     }
 
-    pub(super) fn capacity(&self) -> usize {
-        self.bytes.capacity()
-    }
-
-    /// Takes over what was encoded elsewhere; only into an empty set.
+    /// Takes over what was encoded elsewhere; only when there is nothing yet.
     pub(super) fn copy_from(&mut self, other: &Self) {
-        self.bytes.extend_from_slice(&other.bytes);
-        self.slots.extend_from_slice(&other.slots);
+        let bytes = other.bytes();
+        let end = self.len + bytes.len();
+        if self.buffer.len() < end {
+            self.grow(end);
+        }
+        self.buffer[self.len..end].copy_from_slice(bytes);
+        self.len = end;
+        self.count = other.count;
         self.seen = other.seen;
     }
 
+    #[cold]
+    fn grow(&mut self, bytes: usize) {
+        self.buffer.resize(bytes.next_power_of_two().max(FIRST_BYTES), 0);
+    }
+
     /// Removes the value that `key` has; false when it has none and there are too many keys.
-    #[inline(never)]
+    #[cold]
     fn make_way(&mut self, key: &str, limits: ValueLimits) -> bool {
-        if let Some(index) = self.find(key) {
-            self.remove(index);
-        } else if self.slots.len() >= limits.count {
-            self.dropped += 1;
-            return false;
-        }
+        let Some((at, len)) = self.find(key) else {
+            let full = self.count >= limits.count;
+            self.dropped += u32::from(full);
+            return !full;
+        };
+        self.buffer.copy_within(at + len..self.len, at);
+        self.len -= len;
+        self.count -= 1;
         true
     }
 
-    fn find(&self, key: &str) -> Option<usize> {
-        self.slots.iter().position(|slot| {
-            slot.key_len as usize == key.len()
-                && self.bytes[slot.key_at as usize..][..key.len()] == *key.as_bytes()
-        })
-    }
-
-    fn remove(&mut self, index: usize) {
-        let gone = self.slots.remove(index);
-        let range = gone.at as usize..(gone.at + gone.len) as usize;
-        self.bytes.drain(range);
-        for slot in &mut self.slots[index..] {
-            slot.at -= gone.len;
-            slot.key_at -= gone.len;
+    /// Where the field of a key is, and its length.
+    fn find(&self, key: &str) -> Option<(usize, usize)> {
+        let mut at = self.start;
+        loop {
+            let field = fields::first(&self.buffer[at..self.len])?;
+            if field.key == key.as_bytes() {
+                return Some((at, field.len));
+            }
+            at += field.len;
         }
     }
 
-    #[inline]
+    /// Inlined into the site, where key and type are known: lengths and bits become constants there.
+    #[inline(always)]
     pub(super) fn put(
         &mut self,
         key: &str,
@@ -142,25 +166,24 @@ impl AttributeBytes {
         limits: ValueLimits,
     ) {
         let bit = bit(key);
-        if (self.seen & bit != 0 || self.slots.len() >= limits.count)
-            && !self.make_way(key, limits)
-        {
+        if (self.seen & bit != 0 || self.count >= limits.count) && !self.make_way(key, limits) {
             return;
         }
         self.seen |= bit;
-        let at = self.bytes.len();
-        let key_at = put_key_value(&mut self.bytes, SPAN_ATTRIBUTES, key, value);
-        self.slots.push(Slot {
-            at: at as u32,
-            len: (self.bytes.len() - at) as u32,
-            key_at: key_at as u32,
-            key_len: key.len() as u32,
-        });
+        self.count += 1;
+        let end = self.len + key_value_len(key, value);
+        if self.buffer.len() < end {
+            self.grow(end);
+        }
+        if let Some(place) = self.buffer.get_mut(self.len..end) {
+            write_key_value(&mut Cursor::new(place), SPAN_ATTRIBUTES, key, value);
+            self.len = end;
+        }
     }
 }
 
 impl AttributeValue for &str {
-    #[inline]
+    #[inline(always)]
     fn encode(self, attributes: &mut AttributeBytes, key: &str, limits: ValueLimits) {
         attributes.put(key, limits.cut(self), limits);
     }
@@ -182,7 +205,7 @@ by_text!(String, &String, Arc<str>, &Arc<str>, Cow<'_, str>, Box<str>);
 macro_rules! by_int {
     ($($type:ty),*) => {
         $(impl AttributeValue for $type {
-            #[inline]
+            #[inline(always)]
             fn encode(self, attributes: &mut AttributeBytes, key: &str, limits: ValueLimits) {
                 attributes.put(key, &self.to_int(), limits);
             }
@@ -193,14 +216,14 @@ macro_rules! by_int {
 by_int!(i64, u64, i32, u32, i16, u16, i8, u8, isize, usize);
 
 impl AttributeValue for bool {
-    #[inline]
+    #[inline(always)]
     fn encode(self, attributes: &mut AttributeBytes, key: &str, limits: ValueLimits) {
         attributes.put(key, &self, limits);
     }
 }
 
 impl AttributeValue for f64 {
-    #[inline]
+    #[inline(always)]
     fn encode(self, attributes: &mut AttributeBytes, key: &str, limits: ValueLimits) {
         attributes.put(key, &self, limits);
     }

@@ -181,12 +181,10 @@ pub(super) fn promoted_key(key: &str) -> Option<&'static str> {
 }
 
 fn promoted_attributes(baggage: &Baggage) -> AttributeBytes {
-    /// Room for the identity of a rollout, its collection included.
-    const USUAL_ENTRIES: usize = 5;
+    let mut attributes = AttributeBytes::default();
     if baggage.is_empty() {
-        return AttributeBytes::default();
+        return attributes;
     }
-    let mut attributes = AttributeBytes::with_capacity(USUAL_ENTRIES);
     let promoted = PROMOTED.read().unwrap_or_else(std::sync::PoisonError::into_inner);
     for (key, value) in baggage.pairs().filter(|(key, _)| promoted.contains(key)) {
         let number = key.ends_with(".index").then(|| value.parse::<i64>().ok()).flatten();
@@ -305,6 +303,6 @@ pub struct ContextGuard {
 
 impl Drop for ContextGuard {
     fn drop(&mut self) {
-        current::leave(self.depth);
+        current::leave_for_good(self.depth);
     }
 }

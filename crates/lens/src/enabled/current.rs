@@ -54,6 +54,16 @@ pub(super) fn leave(depth: Depth) -> Option<Context> {
     left
 }
 
+/// Leaves as [`leave`] does and drops what was left.
+#[inline]
+pub(super) fn leave_for_good(depth: Depth) {
+    let _ = STACK.try_with(|stack| {
+        if let Ok(mut stack) = stack.try_borrow_mut() {
+            stack.truncate(depth.0 as usize);
+        }
+    });
+}
+
 /// Lends the current context.
 #[inline]
 pub(super) fn with<R>(read: impl FnOnce(Option<&Context>) -> R) -> R {

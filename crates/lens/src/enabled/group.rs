@@ -26,12 +26,7 @@ pub static ALWAYS: Group = Group::new("always");
 impl Group {
     /// A group by name, to be passed to [`register`].
     pub const fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            enabled: AtomicBool::new(false),
-            long_lived: false,
-            scope: AtomicU16::new(0),
-        }
+        Self { name, enabled: AtomicBool::new(false), long_lived: false, scope: AtomicU16::new(0) }
     }
 
     /// Its spans are worth finding when the process dies inside them: each has a start record while it is open.

@@ -43,7 +43,7 @@ impl SpanGuard {
     /// Ends what the guard began; kept out of the sites.
     #[inline(never)]
     fn leave(&mut self) {
-        current::leave(self.depth);
+        current::leave_for_good(self.depth);
         if self.span.is_recording() && !self.was_panicking {
             record_panic(&mut self.span);
         }

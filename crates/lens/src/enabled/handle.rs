@@ -1,8 +1,8 @@
 //! Setting telemetry up, once per process, and taking it down.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::console::ConsoleSpans;
@@ -68,6 +68,7 @@ pub fn setup_telemetry_with(
         return Err(SetupError::AlreadySetUp);
     }
     fork::watch();
+    super::ids::reseed();
     LIMITS.set(Box::leak(Box::new(config.limits)));
     sampling::set(config.sampler);
     propagation::set(config.propagators);

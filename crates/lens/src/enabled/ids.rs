@@ -33,7 +33,7 @@ impl TraceId {
     }
 
     pub(super) fn random() -> Self {
-        let (high, low) = (random(), random());
+        let (high, low) = (next(0), next(1));
         Self { high, low: if high | low == 0 { 1 } else { low } }
     }
 }
@@ -76,38 +76,40 @@ impl fmt::Display for SpanId {
 }
 
 thread_local! {
-    static STATE: Cell<[u64; 4]> = Cell::new(seed());
+    /// Two streams: a trace id takes one word of each, so that it has the entropy of both.
+    static STATE: Cell<[u64; 2]> = Cell::new(seed());
 }
 
-fn seed() -> [u64; 4] {
+fn seed() -> [u64; 2] {
     let keys = RandomState::new();
     let process = std::process::id();
-    let mut seed = [0; 4];
-    for (salt, word) in seed.iter_mut().enumerate() {
-        *word = keys.hash_one((salt, process));
-    }
-    // xoshiro must not start at zero.
-    seed[0] |= 1;
-    seed
+    [keys.hash_one((0, process)), keys.hash_one((1, process))]
 }
 
-/// xoshiro256++.
-pub(super) fn random() -> u64 {
+/// The next of one stream (wyrand).
+#[inline]
+fn next(stream: usize) -> u64 {
     STATE
         .try_with(|cell| {
             let mut state = cell.get();
-            let result = state[0].wrapping_add(state[3]).rotate_left(23).wrapping_add(state[0]);
-            let shifted = state[1] << 17;
-            state[2] ^= state[0];
-            state[3] ^= state[1];
-            state[1] ^= state[2];
-            state[0] ^= state[3];
-            state[2] ^= shifted;
-            state[3] = state[3].rotate_left(45);
+            state[stream] = state[stream].wrapping_add(0xa076_1d64_78bd_642f);
             cell.set(state);
-            result
+            let product =
+                u128::from(state[stream]) * u128::from(state[stream] ^ 0xe703_7ed1_a0b4_28db);
+            (product >> 64) as u64 ^ product as u64
         })
-        .unwrap_or_else(|_| seed()[1])
+        .unwrap_or_else(|_| seed()[stream])
+}
+
+/// A random number that no seed of the program reaches.
+#[inline]
+pub(super) fn random() -> u64 {
+    next(0)
+}
+
+/// After `fork` the child must not draw what its parent draws.
+pub(super) fn reseed() {
+    let _ = STATE.try_with(|cell| cell.set(seed()));
 }
 
 #[cfg(test)]

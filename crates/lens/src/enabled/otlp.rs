@@ -57,10 +57,14 @@ fn chain(error: &dyn std::error::Error) -> String {
 /// What became of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum OtlpOutcome {
-    Exported { rejected: u64 },
+    Exported {
+        rejected: u64,
+    },
     Rejected,
     /// Not delivered within the budget; the receiver may have said when to come again.
-    Failed { not_before: Option<Duration> },
+    Failed {
+        not_before: Option<Duration>,
+    },
 }
 
 /// A request on its way.

@@ -394,8 +394,10 @@ fn map(
     kind: Kind,
 ) -> Result<(Mapping, Option<String>), SetupError> {
     let anonymous = || {
-        Mapping::anonymous(slots)
-            .map_err(|error| SetupError::Memory { bytes: slots as usize * SLOT_BYTES, reason: error.to_string() })
+        Mapping::anonymous(slots).map_err(|error| SetupError::Memory {
+            bytes: slots as usize * SLOT_BYTES,
+            reason: error.to_string(),
+        })
     };
     let Some(path) = path else { return Ok((anonymous()?, None)) };
     match Mapping::create(path, slots, kind as u32) {

@@ -6,16 +6,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use lens_otlp::encode::{
-    EVENT_ATTRIBUTES, FLAG_HAS_IS_REMOTE, FLAG_IS_REMOTE, SpanParts, StatusCode, put_event,
-    put_key_value, put_link,
+    EVENT_ATTRIBUTES, FLAG_HAS_IS_REMOTE, FLAG_IS_REMOTE, Rare, SpanHead, SpanTail, StatusCode,
+    put_event, put_key_value, put_link,
 };
 
 use super::attributes::{AttributeBytes, AttributeValue, ValueLimits};
 use super::clock::{self, Ticks};
 use super::context::{Context, Shared, SpanContext};
 use super::group::Group;
-use super::ids::SpanId;
-use super::pipeline::writer::{self, StartRecord};
+use super::pipeline::writer::{self, Ended, StartRecord};
 use super::sampling;
 use super::value::Value;
 use crate::SpanKind;
@@ -45,18 +44,23 @@ enum Mode {
 
 struct Recording {
     mode: Mode,
-    context: SpanContext,
-    parent: SpanId,
-    parent_is_remote: bool,
-    shared: Option<Arc<Shared>>,
     scope: u16,
+    context: SpanContext,
+    shared: Option<Arc<Shared>>,
     name: Cow<'static, str>,
-    kind: SpanKind,
     start_nanos: u64,
     /// `None` when the start was given.
     start: Option<Ticks>,
     record: Option<StartRecord>,
     attributes: AttributeBytes,
+    /// Whether `rare` holds anything.
+    is_rare: bool,
+    rare: RareParts,
+}
+
+/// What most spans do not have.
+#[derive(Default)]
+struct RareParts {
     events: Vec<u8>,
     event_count: usize,
     dropped_events: u32,
@@ -65,6 +69,17 @@ struct Recording {
     dropped_links: u32,
     status: StatusCode,
     status_message: Cow<'static, str>,
+}
+
+impl RareParts {
+    fn clear(&mut self) {
+        self.events.clear();
+        self.links.clear();
+        (self.event_count, self.link_count) = (0, 0);
+        (self.dropped_events, self.dropped_links) = (0, 0);
+        self.status = StatusCode::Unset;
+        self.status_message = Cow::Borrowed("");
+    }
 }
 
 impl fmt::Debug for Recording {
@@ -89,48 +104,44 @@ thread_local! {
 }
 
 impl Recording {
+    #[inline]
     fn empty() -> Box<Self> {
         let pooled = POOL.try_with(|pool| pool.try_borrow_mut().ok()?.pop()).ok().flatten();
-        pooled.unwrap_or_else(|| {
-            Box::new(Self {
-                mode: Mode::Recording,
-                context: SpanContext::default(),
-                parent: SpanId::default(),
-                parent_is_remote: false,
-                shared: None,
-                scope: 0,
-                name: Cow::Borrowed(""),
-                kind: SpanKind::Internal,
-                start_nanos: 0,
-                start: None,
-                record: None,
-                attributes: AttributeBytes::default(),
-                events: Vec::new(),
-                event_count: 0,
-                dropped_events: 0,
-                links: Vec::new(),
-                link_count: 0,
-                dropped_links: 0,
-                status: StatusCode::Unset,
-                status_message: Cow::Borrowed(""),
-            })
+        pooled.unwrap_or_else(Self::fresh)
+    }
+
+    #[cold]
+    fn fresh() -> Box<Self> {
+        Box::new(Self {
+            mode: Mode::Recording,
+            scope: 0,
+            context: SpanContext::default(),
+            shared: None,
+            name: Cow::Borrowed(""),
+            start_nanos: 0,
+            start: None,
+            record: None,
+            attributes: AttributeBytes::default(),
+            is_rare: false,
+            rare: RareParts::default(),
         })
     }
 
+    #[inline]
     fn recycle(mut self: Box<Self>) {
-        let bytes = self.attributes.capacity() + self.events.capacity() + self.links.capacity();
+        self.shared = None;
+        if matches!(self.name, Cow::Owned(_)) {
+            self.name = Cow::Borrowed("");
+        }
+        if self.is_rare {
+            self.is_rare = false;
+            self.rare.clear();
+        }
+        let bytes =
+            self.attributes.capacity() + self.rare.events.capacity() + self.rare.links.capacity();
         if bytes > POOLED_BYTES {
             return;
         }
-        self.shared = None;
-        self.name = Cow::Borrowed("");
-        self.status = StatusCode::Unset;
-        self.status_message = Cow::Borrowed("");
-        self.attributes.clear();
-        self.events.clear();
-        self.links.clear();
-        (self.event_count, self.link_count) = (0, 0);
-        (self.dropped_events, self.dropped_links) = (0, 0);
         let _ = POOL.try_with(|pool| {
             if let Ok(mut pool) = pool.try_borrow_mut()
                 && pool.len() < POOLED
@@ -141,39 +152,6 @@ impl Recording {
     }
 
     #[inline]
-    fn parts(&self, end_nanos: u64) -> SpanParts<'_> {
-        let remote = if self.parent_is_remote { FLAG_IS_REMOTE } else { 0 };
-        SpanParts {
-            trace_id: self.context.trace_id().to_bytes(),
-            span_id: self.context.span_id().to_bytes(),
-            trace_state: self
-                .shared
-                .as_ref()
-                .and_then(|shared| shared.tracestate.as_deref())
-                .unwrap_or_default(),
-            parent_id: self.parent.is_valid().then(|| self.parent.to_bytes()),
-            name: &self.name,
-            kind: match self.kind {
-                SpanKind::Internal => 1,
-                SpanKind::Server => 2,
-                SpanKind::Client => 3,
-                SpanKind::Producer => 4,
-                SpanKind::Consumer => 5,
-            },
-            start_nanos: self.start_nanos,
-            end_nanos: end_nanos.max(self.start_nanos),
-            attributes: self.attributes.bytes(),
-            dropped_attributes: self.attributes.dropped(),
-            events: &self.events,
-            dropped_events: self.dropped_events,
-            links: &self.links,
-            dropped_links: self.dropped_links,
-            status: self.status,
-            status_message: &self.status_message,
-            flags: u32::from(self.context.flags()) | FLAG_HAS_IS_REMOTE | remote,
-        }
-    }
-
     fn end_now_nanos(&self) -> u64 {
         let now = Ticks::now();
         match self.start {
@@ -182,19 +160,55 @@ impl Recording {
         }
     }
 
+    /// Lends the span as it is at `end_nanos`.
+    #[inline]
+    fn with_ended<R>(&self, end_nanos: u64, use_it: impl FnOnce(&Ended<'_>) -> R) -> R {
+        let rare = self.is_rare || self.attributes.dropped() > 0 || self.shared.is_some();
+        let rare = if rare { self.rare() } else { None };
+        let end_nanos = end_nanos.max(self.start_nanos);
+        let tail = SpanTail { name: &self.name, end_nanos, rare };
+        use_it(&Ended {
+            head_and_attributes: self.attributes.head_and_bytes(),
+            head_len: self.attributes.head_len(),
+            tail: &tail,
+        })
+    }
+
+    fn rare(&self) -> Option<Rare<'_>> {
+        let shared = self.shared.as_ref();
+        let trace_state =
+            shared.and_then(|shared| shared.tracestate.as_deref()).unwrap_or_default();
+        let dropped_attributes = self.attributes.dropped();
+        if !self.is_rare && trace_state.is_empty() && dropped_attributes == 0 {
+            return None;
+        }
+        Some(Rare {
+            trace_state,
+            dropped_attributes,
+            events: &self.rare.events,
+            dropped_events: self.rare.dropped_events,
+            links: &self.rare.links,
+            dropped_links: self.rare.dropped_links,
+            status: self.rare.status,
+            status_message: &self.rare.status_message,
+        })
+    }
+
     fn add_event(&mut self, name: &str, unix_nanos: u64, attributes: &[(&'static str, Value)]) {
         let limits = limits();
-        if self.event_count >= limits.events {
-            self.dropped_events += 1;
+        self.is_rare = true;
+        let rare = &mut self.rare;
+        if rare.event_count >= limits.events {
+            rare.dropped_events += 1;
             return;
         }
-        self.event_count += 1;
+        rare.event_count += 1;
         // Unique keys: an attribute counts unless a later one has its key.
         let is_last =
             |at: usize| !attributes[at + 1..].iter().any(|(key, _)| *key == attributes[at].0);
         let kept = (0..attributes.len()).filter(|at| is_last(*at));
         let dropped = kept.clone().count().saturating_sub(limits.event_attributes);
-        put_event(&mut self.events, name, unix_nanos, dropped as u32, |out| {
+        put_event(&mut rare.events, name, unix_nanos, dropped as u32, |out| {
             for at in kept.take(limits.event_attributes) {
                 let (key, value) = &attributes[at];
                 match value {
@@ -202,30 +216,39 @@ impl Recording {
                         let end = text.floor_char_boundary(limits.attribute_value_bytes);
                         put_key_value(out, EVENT_ATTRIBUTES, key, &text[..end]);
                     }
-                    value => {
-                        put_key_value(out, EVENT_ATTRIBUTES, key, value);
-                    }
+                    value => put_key_value(out, EVENT_ATTRIBUTES, key, value),
                 }
             }
         });
     }
 
     fn add_link(&mut self, context: SpanContext) {
-        if self.link_count >= limits().links {
-            self.dropped_links += 1;
+        self.is_rare = true;
+        let rare = &mut self.rare;
+        if rare.link_count >= limits().links {
+            rare.dropped_links += 1;
             return;
         }
-        self.link_count += 1;
+        rare.link_count += 1;
         let remote = if context.is_remote() { FLAG_IS_REMOTE } else { 0 };
         put_link(
-            &mut self.links,
+            &mut rare.links,
             &context.trace_id().to_bytes(),
             &context.span_id().to_bytes(),
             u32::from(context.flags()) | FLAG_HAS_IS_REMOTE | remote,
         );
     }
+
+    fn set_status(&mut self, status: StatusCode, message: Cow<'static, str>) {
+        if self.rare.status != StatusCode::Ok {
+            self.is_rare = true;
+            self.rare.status = status;
+            self.rare.status_message = message;
+        }
+    }
 }
 
+#[inline]
 fn limits() -> &'static SpanLimits {
     super::handle::span_limits()
 }
@@ -298,9 +321,9 @@ impl SpanBuilder {
         let Self { group, name, kind, parent, links, start_nanos } = self;
         let mut span = match &parent {
             Some(parent) => Span::begin(group, name, kind, parent, start_nanos),
-            None => Context::with_current(|parent| {
-                Span::begin(group, name, kind, parent, start_nanos)
-            }),
+            None => {
+                Context::with_current(|parent| Span::begin(group, name, kind, parent, start_nanos))
+            }
         };
         if let Some(recording) = span.recording() {
             for link in links {
@@ -355,17 +378,9 @@ impl Span {
         }
         let mut recording = Recording::empty();
         recording.mode = Mode::Recording;
-        recording.context = context;
-        recording.parent =
-            if parent_span.is_valid() { parent_span.span_id() } else { SpanId::default() };
-        recording.parent_is_remote = parent_span.is_remote();
         recording.scope = group.scope();
+        recording.context = context;
         recording.name = name;
-        recording.kind = kind;
-        if let Some(shared) = parent.shared() {
-            recording.attributes.copy_from(&shared.attributes);
-            recording.shared = Some(Arc::clone(shared));
-        }
         match start_nanos {
             Some(start_nanos) => {
                 recording.start_nanos = start_nanos;
@@ -377,9 +392,29 @@ impl Span {
                 recording.start = Some(now);
             }
         }
+        let remote = if parent_span.is_remote() { FLAG_IS_REMOTE } else { 0 };
+        recording.attributes.begin(&SpanHead {
+            trace_id: context.trace_id().to_bytes(),
+            span_id: context.span_id().to_bytes(),
+            parent_id: parent_span.is_valid().then(|| parent_span.span_id().to_bytes()),
+            kind: match kind {
+                SpanKind::Internal => 1,
+                SpanKind::Server => 2,
+                SpanKind::Client => 3,
+                SpanKind::Producer => 4,
+                SpanKind::Consumer => 5,
+            },
+            start_nanos: recording.start_nanos,
+            flags: u32::from(context.flags()) | FLAG_HAS_IS_REMOTE | remote,
+        });
+        if let Some(shared) = parent.shared() {
+            recording.attributes.copy_from(&shared.attributes);
+            recording.shared = Some(Arc::clone(shared));
+        }
         if group.is_long_lived() {
-            recording.record =
-                writer::open_record(recording.scope, &recording.parts(recording.start_nanos));
+            let scope = recording.scope;
+            recording.record = recording
+                .with_ended(recording.start_nanos, |ended| writer::open_record(scope, ended));
         }
         Self { inner: Some(recording) }
     }
@@ -431,7 +466,7 @@ impl Span {
     }
 
     /// Sets an attribute; the last value of a key wins.
-    #[inline]
+    #[inline(always)]
     pub fn set(&mut self, key: &'static str, value: impl AttributeValue) {
         if let Some(recording) = self.recording() {
             value.encode(&mut recording.attributes, key, value_limits());
@@ -494,19 +529,15 @@ impl Span {
 
     /// Sets the status ERROR, unless it is OK already.
     pub fn set_error(&mut self, description: impl Into<Cow<'static, str>>) {
-        if let Some(recording) = self.recording()
-            && recording.status != StatusCode::Ok
-        {
-            recording.status = StatusCode::Error;
-            recording.status_message = description.into();
+        if let Some(recording) = self.recording() {
+            recording.set_status(StatusCode::Error, description.into());
         }
     }
 
     /// Sets the status OK, which is final.
     pub fn set_ok(&mut self) {
         if let Some(recording) = self.recording() {
-            recording.status = StatusCode::Ok;
-            recording.status_message = Cow::Borrowed("");
+            recording.set_status(StatusCode::Ok, Cow::Borrowed(""));
         }
     }
 
@@ -539,7 +570,7 @@ impl Span {
         let Some(mut recording) = self.inner.take() else { return };
         if recording.mode == Mode::Recording {
             let end_nanos = end_nanos.unwrap_or_else(|| recording.end_now_nanos());
-            writer::push(recording.scope, &recording.parts(end_nanos));
+            recording.with_ended(end_nanos, |ended| writer::push(recording.scope, ended));
             // Only now: whoever finds the process dead in between finds the span twice rather than not at all.
             if let Some(record) = recording.record.take() {
                 record.close();

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use lens_otlp::encode::{ArrayValue, EncodeValue};
+use lens_otlp::wire::Cursor;
 
 /// An attribute's value.
 ///
@@ -63,13 +64,13 @@ impl EncodeValue for Value {
         }
     }
 
-    fn put_value(&self, out: &mut Vec<u8>) {
+    fn write_value(&self, out: &mut Cursor<'_>) {
         match self {
-            Self::String(text) => text.put_value(out),
-            Self::Bool(value) => value.put_value(out),
-            Self::Int(value) => value.put_value(out),
-            Self::Double(value) => value.put_value(out),
-            Self::Array(values) => ArrayValue(values).put_value(out),
+            Self::String(text) => text.write_value(out),
+            Self::Bool(value) => value.write_value(out),
+            Self::Int(value) => value.write_value(out),
+            Self::Double(value) => value.write_value(out),
+            Self::Array(values) => ArrayValue(values).write_value(out),
         }
     }
 }

@@ -94,8 +94,8 @@ impl Round {
             let took = reader.read(target, self.from, |bytes| {
                 let mut at = 0;
                 while let Some((scope, item, len)) = frame(&bytes[at..]) {
-                    let full = gathered.bytes() + item.len() > max_bytes
-                        || gathered.items >= max_items;
+                    let full =
+                        gathered.bytes() + item.len() > max_bytes || gathered.items >= max_items;
                     if full && gathered.items > 0 {
                         break;
                     }

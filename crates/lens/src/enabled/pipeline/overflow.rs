@@ -137,9 +137,8 @@ fn is_dead(folder: &Path) -> bool {
 }
 
 fn remove_if_empty(folder: &Path) {
-    let only_lock = fs::read_dir(folder).is_ok_and(|entries| {
-        entries.filter_map(Result::ok).all(|entry| entry.file_name() == LOCK)
-    });
+    let only_lock = fs::read_dir(folder)
+        .is_ok_and(|entries| entries.filter_map(Result::ok).all(|entry| entry.file_name() == LOCK));
     if only_lock {
         let _ = fs::remove_file(folder.join(LOCK));
         let _ = fs::remove_dir(folder);

@@ -1,55 +1,42 @@
 //! A span that is larger than an empty slot: its longest strings are shortened until it fits.
 
-use lens_otlp::encode::{SPAN_ATTRIBUTES, SpanParts, put_key_value};
+use lens_otlp::encode::{SPAN_ATTRIBUTES, put_key_value};
 use lens_otlp::view::{AnyValue, Attributes};
+
+use super::writer::Ended;
+use crate::enabled::fields;
 
 /// Bytes of a string that are always kept.
 const KEPT_BYTES: usize = 64;
 
 /// The span's bytes with shorter strings; `None` when no string is long enough to help.
-pub(super) fn trim(parts: &SpanParts<'_>, fits: impl Fn(usize) -> bool) -> Option<Vec<u8>> {
+pub(super) fn trim(ended: &Ended<'_>, fits: impl Fn(usize) -> bool) -> Option<Vec<u8>> {
+    let (head, attributes) = ended.head_and_attributes.split_at_checked(ended.head_len)?;
     let pairs: Vec<(&str, AnyValue<'_>)> =
-        Attributes::new(parts.attributes, SPAN_ATTRIBUTES.into()).collect::<Result<_, _>>().ok()?;
-    let longest = pairs.iter().map(|(_, value)| string_len(value)).max().unwrap_or(0);
-    let mut limit = longest;
+        Attributes::new(attributes, SPAN_ATTRIBUTES.into()).collect::<Result<_, _>>().ok()?;
+    let mut limit = pairs.iter().map(|(_, value)| string_len(value)).max().unwrap_or(0);
     while limit > KEPT_BYTES {
         // Halving is enough: what matters is that the span arrives, not its last byte.
         limit = (limit / 2).max(KEPT_BYTES);
-        let mut attributes = Vec::new();
-        let mut rest = parts.attributes;
+        let mut out = head.to_vec();
+        let mut rest = attributes;
         for (key, value) in &pairs {
-            let (field, tail) = split_field(rest)?;
+            let (field, tail) = rest.split_at_checked(fields::first(rest)?.len)?;
             rest = tail;
             match value {
                 AnyValue::String(text) if text.len() > limit => {
                     let text = &text[..text.floor_char_boundary(limit)];
-                    put_key_value(&mut attributes, SPAN_ATTRIBUTES, key, text);
+                    put_key_value(&mut out, SPAN_ATTRIBUTES, key, text);
                 }
-                _ => attributes.extend_from_slice(field),
+                _ => out.extend_from_slice(field),
             }
         }
-        let trimmed = SpanParts { attributes: &attributes, ..parts.clone() };
-        let len = trimmed.encoded_len();
-        if fits(len) {
-            let mut out = vec![0; len];
-            trimmed.write(&mut out);
-            return Some(out);
+        let trimmed = Ended { head_and_attributes: &out, ..*ended };
+        if fits(trimmed.encoded_len()) {
+            return Some(trimmed.to_bytes());
         }
     }
-    // Shapes of what happened matter less than that it did.
-    let bare = SpanParts {
-        attributes: &[],
-        events: &[],
-        links: &[],
-        dropped_attributes: parts.dropped_attributes + pairs.len() as u32,
-        ..parts.clone()
-    };
-    let len = bare.encoded_len();
-    (longest > KEPT_BYTES && fits(len)).then(|| {
-        let mut out = vec![0; len];
-        bare.write(&mut out);
-        out
-    })
+    None
 }
 
 fn string_len(value: &AnyValue<'_>) -> usize {
@@ -59,21 +46,10 @@ fn string_len(value: &AnyValue<'_>) -> usize {
     }
 }
 
-/// The first length-delimited field with a one-byte tag, and what follows it.
-fn split_field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut len = 0_usize;
-    for (at, byte) in bytes.iter().enumerate().skip(1).take(5) {
-        len |= usize::from(byte & 0x7f) << (7 * (at - 1));
-        if byte & 0x80 == 0 {
-            return bytes.split_at_checked(at + 1 + len);
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lens_otlp::encode::SpanTail;
 
     fn attributes(pairs: &[(&str, &str)]) -> Vec<u8> {
         let mut out = Vec::new();
@@ -87,8 +63,9 @@ mod tests {
     fn longest_strings_go_first() {
         let long = "ä".repeat(50_000);
         let attributes = attributes(&[("short", "kept as it is"), ("long", &long)]);
-        let parts = SpanParts { name: "wide", attributes: &attributes, ..SpanParts::default() };
-        let bytes = trim(&parts, |len| len < 65_528).expect("fits when trimmed");
+        let tail = SpanTail { name: "wide", ..SpanTail::default() };
+        let ended = Ended { head_and_attributes: &attributes, head_len: 0, tail: &tail };
+        let bytes = trim(&ended, |len| len < 65_528).expect("fits when trimmed");
         assert!((10_000..65_528).contains(&bytes.len()), "{}", bytes.len());
         assert!(bytes.windows(13).any(|part| part == b"kept as it is"));
     }
@@ -96,7 +73,8 @@ mod tests {
     #[test]
     fn span_without_long_strings_cannot_be_trimmed() {
         let name = "n".repeat(100_000);
-        let parts = SpanParts { name: &name, ..SpanParts::default() };
-        assert_eq!(trim(&parts, |len| len < 65_528), None);
+        let tail = SpanTail { name: &name, ..SpanTail::default() };
+        let ended = Ended { head_and_attributes: &[], head_len: 0, tail: &tail };
+        assert_eq!(trim(&ended, |len| len < 65_528), None);
     }
 }

@@ -96,10 +96,8 @@ impl Worker {
             let max_bytes = parts.settings.max_spool_bytes;
             Overflow::open(folder.parent()?, process, parts.kind, max_bytes)
                 .inspect_err(|error| {
-                    SPOOL_BROKEN.say(&format!(
-                        "nothing can be spooled to {}: {error}",
-                        folder.display()
-                    ));
+                    SPOOL_BROKEN
+                        .say(&format!("nothing can be spooled to {}: {error}", folder.display()));
                 })
                 .ok()
         });
@@ -152,8 +150,10 @@ impl Worker {
             self.tick();
             let (flush, adopt, deadline) = {
                 let control = lock(&self.pipeline.control);
-                let flush = (control.flush_asked > control.flush_done).then_some(control.flush_asked);
-                let adopt = (control.adopt_asked > control.adopt_done).then_some(control.adopt_asked);
+                let flush =
+                    (control.flush_asked > control.flush_done).then_some(control.flush_asked);
+                let adopt =
+                    (control.adopt_asked > control.adopt_done).then_some(control.adopt_asked);
                 (flush, adopt, control.deadline)
             };
             if let Some(ticket) = adopt {
@@ -312,7 +312,8 @@ impl Worker {
     fn send(&mut self, mut fresh: Fresh) {
         if fresh.others.is_none() && !self.exporters.is_empty() {
             let exporters = self.exporters.iter_mut();
-            let outcomes = exporters.map(|exporter| export_guarded(exporter.as_mut(), &fresh.batch));
+            let outcomes =
+                exporters.map(|exporter| export_guarded(exporter.as_mut(), &fresh.batch));
             fresh.others = outcomes.reduce(worse);
         }
         let Some(otlp) = &self.otlp else {
@@ -364,7 +365,8 @@ impl Worker {
     }
 
     fn go_away(&mut self, not_before: Option<Duration>) {
-        let pause = self.away.as_ref().map_or(FIRST_PAUSE, |away| away.pause * 2).min(LONGEST_PAUSE);
+        let pause =
+            self.away.as_ref().map_or(FIRST_PAUSE, |away| away.pause * 2).min(LONGEST_PAUSE);
         let until = Instant::now() + not_before.unwrap_or(pause).max(FIRST_PAUSE);
         self.away = Some(Away { until, pause });
     }

@@ -2,7 +2,8 @@
 
 use std::cell::RefCell;
 
-use lens_otlp::encode::SpanParts;
+use lens_otlp::encode::SpanTail;
+use lens_otlp::wire::Cursor;
 
 use super::{Pipeline, PipelineRing, RingRecord, SPANS, trim};
 use crate::enabled::raw::fork;
@@ -91,23 +92,51 @@ impl Drop for Local {
     }
 }
 
+/// A span that has ended, as far as it is encoded.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::enabled) struct Ended<'a> {
+    pub(in crate::enabled) head_and_attributes: &'a [u8],
+    pub(in crate::enabled) head_len: usize,
+    pub(in crate::enabled) tail: &'a SpanTail<'a>,
+}
+
+impl Ended<'_> {
+    #[inline]
+    pub(super) fn encoded_len(&self) -> usize {
+        self.head_and_attributes.len() + self.tail.encoded_len()
+    }
+
+    #[inline]
+    fn write(&self, out: &mut [u8]) {
+        let mut out = Cursor::new(out);
+        out.slice(self.head_and_attributes);
+        self.tail.write(&mut out);
+    }
+
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = vec![0; self.encoded_len()];
+        self.write(&mut bytes);
+        bytes
+    }
+}
+
 /// Hands an ended span over; never blocks, never fails: what cannot be kept is counted.
 #[inline]
-pub(in crate::enabled) fn push(scope: u16, parts: &SpanParts<'_>) {
+pub(in crate::enabled) fn push(scope: u16, ended: &Ended<'_>) {
     let Some(pipeline) = SPANS.get() else { return };
     if !pipeline.admit() {
         return;
     }
-    let len = parts.encoded_len();
+    let len = ended.encoded_len();
     if !pipeline.ring.fits(len) {
-        return push_trimmed(pipeline, scope, parts);
+        return push_trimmed(pipeline, scope, ended);
     }
-    put(pipeline, scope, len, |out| parts.write(out));
+    put(pipeline, scope, len, |out| ended.write(out));
 }
 
 #[cold]
-fn push_trimmed(pipeline: &'static Pipeline, scope: u16, parts: &SpanParts<'_>) {
-    match trim::trim(parts, |len| pipeline.ring.fits(len)) {
+fn push_trimmed(pipeline: &'static Pipeline, scope: u16, ended: &Ended<'_>) {
+    match trim::trim(ended, |len| pipeline.ring.fits(len)) {
         Some(bytes) => put(pipeline, scope, bytes.len(), |out| out.copy_from_slice(&bytes)),
         None => pipeline.refuse(|counters| &counters.too_large),
     }
@@ -160,23 +189,23 @@ impl StartRecord {
 }
 
 /// Notes that a span is open; `None` when nobody could find the note, or there is no room for more.
-pub(in crate::enabled) fn open_record(scope: u16, parts: &SpanParts<'_>) -> Option<StartRecord> {
+///
+/// `started` is the span so far; what is too long for a record goes without its attributes.
+pub(in crate::enabled) fn open_record(scope: u16, started: &Ended<'_>) -> Option<StartRecord> {
     let pipeline = SPANS.get()?;
     if !pipeline.outlives_process || !pipeline.is_ours() {
         return None;
     }
-    let attributes = if parts.encoded_len() > records::RECORD_BYTES - records::RECORD_HEAD {
-        &[]
-    } else {
-        parts.attributes
-    };
-    let parts = SpanParts { attributes, links: &[], events: &[], ..parts.clone() };
+    let bare = started.head_and_attributes.get(..started.head_len)?;
+    let short = Ended { head_and_attributes: bare, ..*started };
+    let fits = started.encoded_len() <= records::RECORD_BYTES - records::RECORD_HEAD;
+    let started = if fits { started } else { &short };
     let record = SPAN_WRITER
         .try_with(|local| {
             let mut local = local.try_borrow_mut().ok()?;
             local.serve(pipeline);
             let pages = local.pages.get_or_insert_with(|| Pages::new(pipeline.ring));
-            pages.open(scope, parts.encoded_len(), |out| parts.write(out))
+            pages.open(scope, started.encoded_len(), |out| started.write(out))
         })
         .ok()
         .flatten();

@@ -86,12 +86,8 @@ impl Mapping {
     /// A new file of `slots` slots, locked by this process.
     pub(crate) fn create(path: &Path, slots: u32, kind: u32) -> io::Result<Self> {
         let len = slots_at(slots) + slots as usize * SLOT_BYTES;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)?;
+        let file =
+            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
         let map = || -> io::Result<*mut c_void> {
             flock(&file, FlockOperation::NonBlockingLockExclusive)?;
             fallocate(&file, FallocateFlags::empty(), 0, len as u64)?;
@@ -230,7 +226,13 @@ unsafe impl Memory for Mapping {
     }
 
     #[inline]
-    unsafe fn read<R>(&self, slot: u32, from: usize, to: usize, read: impl FnOnce(&[u8]) -> R) -> R {
+    unsafe fn read<R>(
+        &self,
+        slot: u32,
+        from: usize,
+        to: usize,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> R {
         assert!(slot < self.slots && from <= to && to <= SLOT_BYTES);
         let place = slots_at(self.slots) + slot as usize * SLOT_BYTES + from;
         // SAFETY: in bounds; the caller promises that nobody writes these bytes.

@@ -94,7 +94,9 @@ impl<M: Memory> Pages<M> {
         }
         let slot = self.ring.take_slot(state::OPEN)?;
         for index in 0..self.ring.records_a_page() {
-            self.ring.record_state(Record { slot, index: index as u32 }).store(0, Ordering::Relaxed);
+            self.ring
+                .record_state(Record { slot, index: index as u32 })
+                .store(0, Ordering::Relaxed);
         }
         // Only now is it a page to those who look: what the slot held before is no record.
         self.ring.memory.header(slot).state.store(state::RECORDS, Ordering::Release);

@@ -84,7 +84,8 @@ pub(crate) unsafe trait Memory: Send + Sync {
     /// # Safety
     ///
     /// Nobody writes these bytes meanwhile.
-    unsafe fn read<R>(&self, slot: u32, from: usize, to: usize, read: impl FnOnce(&[u8]) -> R) -> R;
+    unsafe fn read<R>(&self, slot: u32, from: usize, to: usize, read: impl FnOnce(&[u8]) -> R)
+    -> R;
 }
 
 /// Slots, free list and the set of those in use.

@@ -90,7 +90,8 @@ impl Worker {
             counters.spooled.fetch_add(waiting, Ordering::Release);
             return false;
         }
-        let lost = if self.overflow.is_some() { &counters.spool_full } else { &counters.export_failed };
+        let lost =
+            if self.overflow.is_some() { &counters.spool_full } else { &counters.export_failed };
         lost.fetch_add(fresh.batch.spans as u64, Ordering::Release);
         self.acknowledge(&fresh.gains);
         true
