@@ -11,21 +11,21 @@ use lens::Group;
 use crate::semconv;
 
 /// The whole of a collection, driver side.
-pub static JOB: Group = Group::new(name::JOB);
+pub static JOB: Group = Group::new(name::JOB).long_lived();
 /// The start of a fleet and of its servers.
-pub static STARTUP: Group = Group::new(name::STARTUP);
+pub static STARTUP: Group = Group::new(name::STARTUP).long_lived();
 /// SERVER spans.
-pub static SERVER: Group = Group::new(name::SERVER);
+pub static SERVER: Group = Group::new(name::SERVER).long_lived();
 /// CLIENT spans.
 pub static HTTP_CLIENT: Group = Group::new(name::HTTP_CLIENT);
 /// Rollouts, on the driver and in the agent.
-pub static ROLLOUT: Group = Group::new(name::ROLLOUT);
+pub static ROLLOUT: Group = Group::new(name::ROLLOUT).long_lived();
 /// The agent's own loop.
-pub static AGENT: Group = Group::new(name::AGENT);
+pub static AGENT: Group = Group::new(name::AGENT).long_lived();
 /// Model calls.
-pub static MODEL_CALL: Group = Group::new(name::MODEL_CALL);
+pub static MODEL_CALL: Group = Group::new(name::MODEL_CALL).long_lived();
 /// Verification.
-pub static VERIFY: Group = Group::new(name::VERIFY);
+pub static VERIFY: Group = Group::new(name::VERIFY).long_lived();
 /// Sandboxes.
 pub static SANDBOX: Group = Group::new(name::SANDBOX);
 /// No spans: gates the metric of semaphore waits.

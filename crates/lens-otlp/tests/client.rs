@@ -136,7 +136,7 @@ fn receiver_that_hangs_costs_no_more_than_the_budget() {
         target.timeout = Duration::from_millis(200);
         let sender = open(target);
         let before = std::time::Instant::now();
-        assert_eq!(sender.send(request(1)), Outcome::Failed, "{protocol:?}");
+        assert_eq!(sender.send(request(1)), Outcome::Failed { not_before: None }, "{protocol:?}");
         assert!(before.elapsed() < Duration::from_secs(5));
         assert_eq!(sender.send(request(1)), Outcome::Accepted { rejected: 0 }, "{protocol:?}");
     }
@@ -148,7 +148,7 @@ fn receiver_that_is_gone_costs_no_more_than_the_budget() {
     let mut target = target(&sink, Protocol::Grpc);
     drop(sink);
     target.timeout = Duration::from_millis(300);
-    assert_eq!(open(target).send(request(1)), Outcome::Failed);
+    assert_eq!(open(target).send(request(1)), Outcome::Failed { not_before: None });
 }
 
 #[test]

@@ -24,6 +24,11 @@ impl Group {
         Self(())
     }
 
+    /// The group as it is.
+    pub const fn long_lived(self) -> Self {
+        self
+    }
+
     /// Empty in this build.
     pub const fn name(&self) -> &'static str {
         ""
@@ -427,10 +432,48 @@ impl TelemetryHandle {
     pub fn snapshot(&self) -> PipelineSnapshot {
         PipelineSnapshot::default()
     }
+    /// All zeros.
+    pub fn log_snapshot(&self) -> PipelineSnapshot {
+        PipelineSnapshot::default()
+    }
+    /// `true`: nobody looks.
+    pub fn adopt_dead(&self, _timeout: Duration) -> bool {
+        true
+    }
     /// Nothing was asked for.
     pub fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
+}
+
+/// Log records that nobody takes.
+pub mod logs {
+    use super::Value;
+
+    /// How bad it is; numbers as in OpenTelemetry.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Severity {
+        /// Finest.
+        Trace = 1,
+        /// For developers.
+        Debug = 5,
+        /// As expected.
+        Info = 9,
+        /// Unexpected, and handled.
+        Warn = 13,
+        /// Failed.
+        Error = 17,
+    }
+
+    /// `false`.
+    #[inline(always)]
+    pub const fn is_enabled() -> bool {
+        false
+    }
+
+    /// Does nothing.
+    #[inline(always)]
+    pub fn emit(_severity: Severity, _body: &str, _attributes: &[(&'static str, Value)]) {}
 }
 
 /// Zero in this build.

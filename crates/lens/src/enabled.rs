@@ -12,6 +12,7 @@ mod group;
 mod guard;
 mod handle;
 mod ids;
+pub mod logs;
 pub mod metrics;
 mod otlp;
 mod outcome;

@@ -38,14 +38,14 @@ impl EncodeValue for Any {
         }
     }
 
-    fn put_value(&self, out: &mut Vec<u8>) {
+    fn write_value(&self, out: &mut lens_otlp::wire::Cursor<'_>) {
         match self {
-            Self::Text(value) => value.put_value(out),
-            Self::Bool(value) => value.put_value(out),
-            Self::Int(value) => value.put_value(out),
-            Self::Double(value) => value.put_value(out),
-            Self::Bytes(value) => BytesValue(value).put_value(out),
-            Self::Array(values) => ArrayValue(values).put_value(out),
+            Self::Text(value) => value.write_value(out),
+            Self::Bool(value) => value.write_value(out),
+            Self::Int(value) => value.write_value(out),
+            Self::Double(value) => value.write_value(out),
+            Self::Bytes(value) => BytesValue(value).write_value(out),
+            Self::Array(values) => ArrayValue(values).write_value(out),
         }
     }
 }

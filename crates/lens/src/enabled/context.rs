@@ -283,7 +283,7 @@ impl Context {
     }
 
     /// The span below which work happens; invalid when there is none.
-    pub fn span_context(&self) -> SpanContext {
+    pub const fn span_context(&self) -> SpanContext {
         self.span
     }
 

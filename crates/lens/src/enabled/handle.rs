@@ -74,7 +74,8 @@ pub fn setup_telemetry_with(
     propagation::set(config.propagators);
     clock::anchor();
     let resource = resource::encode(&resource::attributes(&config));
-    let uses_otlp = [config.traces_exporter, config.metrics_exporter].contains(&ExporterKind::Otlp);
+    let exporters_used = [config.traces_exporter, config.metrics_exporter, config.logs_exporter];
+    let uses_otlp = exporters_used.contains(&ExporterKind::Otlp);
     let client = if uses_otlp { Some(start_client()?) } else { None };
 
     let memory = InMemorySpans::default();
@@ -96,11 +97,28 @@ pub fn setup_telemetry_with(
             exporters,
             otlp,
             ring_file: ring_file(&config, Kind::Spans, &mut warnings),
-            overflow: overflow_folder(&config),
+            overflow: overflow_folder(&config, Kind::Spans),
         };
         let (pipeline, warning) = Pipeline::start(parts)?;
         warnings.extend(warning);
         Some(pipeline)
+    };
+    let logs = match (config.logs_exporter, &client) {
+        (ExporterKind::Otlp, Some(client)) => {
+            let parts = pipeline::Parts {
+                kind: Kind::Logs,
+                settings: config.log_batch,
+                resource: resource.clone(),
+                exporters: Vec::new(),
+                otlp: Some(OtlpBatches::logs(client, &config)?),
+                ring_file: ring_file(&config, Kind::Logs, &mut warnings),
+                overflow: overflow_folder(&config, Kind::Logs),
+            };
+            let (pipeline, warning) = Pipeline::start(parts)?;
+            warnings.extend(warning);
+            Some(pipeline)
+        }
+        _ => None,
     };
     let metrics = MetricReader::start(&config, resource, client.as_ref(), pipeline)?;
     if pipeline.is_some() {
@@ -108,7 +126,7 @@ pub fn setup_telemetry_with(
     }
     ACTIVE.store(true, Ordering::Relaxed);
     let generation = fork::generation();
-    let inner = Inner { pipeline, metrics, memory, warnings, generation };
+    let inner = Inner { pipeline, logs, metrics, memory, warnings, generation };
     Ok(TelemetryHandle { inner: Some(Arc::new(inner)) })
 }
 
@@ -150,10 +168,10 @@ fn ring_file(config: &LensConfig, kind: Kind, warnings: &mut Vec<String>) -> Opt
 }
 
 /// Where this process's undeliverable requests go.
-fn overflow_folder(config: &LensConfig) -> Option<PathBuf> {
+fn overflow_folder(config: &LensConfig, kind: Kind) -> Option<PathBuf> {
     let folder = config.spool.overflow_folder.as_deref()?;
     let run = folder.join(path_part(&config.spool.run_id));
-    Some(run.join(process_name(config, Kind::Spans)))
+    Some(run.join(process_name(config, kind)))
 }
 
 /// Metrics are asked for in a form that they do not have here.
@@ -172,11 +190,18 @@ fn halves(timeout: Duration) -> (Instant, Instant) {
 
 struct Inner {
     pipeline: Option<&'static Pipeline>,
+    logs: Option<&'static Pipeline>,
     metrics: Option<MetricReader>,
     memory: InMemorySpans,
     warnings: Vec<String>,
     /// The process that made it, as far as `fork` is concerned.
     generation: u64,
+}
+
+impl Inner {
+    fn pipelines(&self) -> impl Iterator<Item = &'static Pipeline> {
+        [self.pipeline, self.logs].into_iter().flatten()
+    }
 }
 
 /// The way to a process's telemetry; cheap to clone.
@@ -200,8 +225,8 @@ impl TelemetryHandle {
     /// Takes over what dead processes of the same spool folder left, and sends it; waits until it is found, at most
     /// `timeout`. A flush waits for its delivery.
     pub fn adopt_dead(&self, timeout: Duration) -> bool {
-        let pipeline = self.own().and_then(|inner| inner.pipeline);
-        pipeline.is_none_or(|pipeline| pipeline.adopt(Instant::now() + timeout))
+        let deadline = Instant::now() + timeout;
+        self.own().is_none_or(|inner| inner.pipelines().all(|pipeline| pipeline.adopt(deadline)))
     }
 
     /// Whether anything leaves this process.
@@ -220,10 +245,10 @@ impl TelemetryHandle {
     pub fn force_flush(&self, timeout: Duration) -> bool {
         let Some(inner) = self.own() else { return true };
         let (halfway, deadline) = halves(timeout);
-        let spans = inner.pipeline.map(|pipeline| (pipeline, pipeline.begin_flush()));
-        let wait_spans = |until| match spans {
-            Some((pipeline, ticket)) => pipeline.wait_flushed(ticket, until),
-            None => true,
+        let pipelines: Vec<_> =
+            inner.pipelines().map(|pipeline| (pipeline, pipeline.begin_flush())).collect();
+        let wait_spans = |until| {
+            pipelines.iter().all(|(pipeline, ticket)| pipeline.wait_flushed(*ticket, until))
         };
         wait_spans(halfway);
         let metrics = inner.metrics.as_ref().map(|metrics| (metrics, metrics.begin_flush()));
@@ -240,19 +265,25 @@ impl TelemetryHandle {
         let (halfway, deadline) = halves(timeout);
         ACTIVE.store(false, Ordering::Relaxed);
         group::disable_all();
-        let pipeline = inner.pipeline;
-        if let Some(pipeline) = pipeline {
+        for pipeline in inner.pipelines() {
             pipeline.begin_shut_down(deadline);
-            pipeline.wait_stopped(halfway);
         }
+        let wait_stopped = |until| inner.pipelines().all(|pipeline| pipeline.wait_stopped(until));
+        wait_stopped(halfway);
         let metrics = inner.metrics.as_ref().map(|metrics| (metrics, metrics.begin_shut_down()));
-        let spans = pipeline.is_none_or(|pipeline| pipeline.wait_stopped(deadline));
+        let spans = wait_stopped(deadline);
         metrics.is_none_or(|(metrics, ticket)| metrics.wait_stopped(ticket, deadline)) && spans
     }
 
     /// What became of every span that ended.
     pub fn snapshot(&self) -> PipelineSnapshot {
         let pipeline = self.own().and_then(|inner| inner.pipeline);
+        pipeline.map(Pipeline::snapshot).unwrap_or_default()
+    }
+
+    /// What became of every log record.
+    pub fn log_snapshot(&self) -> PipelineSnapshot {
+        let pipeline = self.own().and_then(|inner| inner.logs);
         pipeline.map(Pipeline::snapshot).unwrap_or_default()
     }
 

@@ -44,21 +44,6 @@ pub(crate) struct Header {
     pub(crate) sequence: AtomicU64,
 }
 
-impl Header {
-    #[cfg_attr(not(test), allow(dead_code))]
-    pub(crate) fn new() -> Self {
-        Self {
-            state: AtomicU32::new(state::FREE),
-            committed: AtomicU32::new(0),
-            items: AtomicU32::new(0),
-            acknowledged: AtomicU32::new(0),
-            acknowledged_items: AtomicU32::new(0),
-            reserved: AtomicU32::new(0),
-            sequence: AtomicU64::new(0),
-        }
-    }
-}
-
 /// Where slots live.
 ///
 /// # Safety
@@ -288,11 +273,6 @@ impl<M: Memory> Writer<M> {
         header.committed.store(self.at, Ordering::Release);
         true
     }
-
-    /// Whether nothing was appended yet.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.at == 0
-    }
 }
 
 impl<M: Memory> Drop for Writer<M> {
@@ -318,10 +298,6 @@ pub(crate) struct Published {
 }
 
 impl<M: Memory> Reader<M> {
-    pub(crate) fn ring(&self) -> &'static Ring<M> {
-        self.ring
-    }
-
     /// Slots that hold frames, in the order in which they were claimed. Frees what is done.
     pub(crate) fn published(&mut self, out: &mut Vec<Published>) {
         out.clear();
