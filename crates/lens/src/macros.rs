@@ -25,7 +25,7 @@ macro_rules! managed_span {
         let group: &'static $crate::Group = &$group;
         if group.is_enabled() {
             #[allow(unused_mut)]
-            let mut guard = $crate::SpanGuard::enter($crate::Span::start(group, $name));
+            let mut guard = $crate::SpanGuard::open(group, $name);
             $crate::managed_span!(@set guard $(, $($attributes)*)?);
             guard
         } else {

@@ -212,7 +212,7 @@ impl fmt::Debug for Context {
 }
 
 impl Context {
-    const EMPTY: Self = Self {
+    pub(super) const EMPTY: Self = Self {
         span: SpanContext::with_flags(TraceId { high: 0, low: 0 }, SpanId(0), 0, false),
         shared: None,
     };

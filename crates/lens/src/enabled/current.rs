@@ -35,6 +35,25 @@ pub(super) fn enter(context: Context) -> Depth {
         .unwrap_or(Depth::NONE)
 }
 
+/// Makes a context current that is made from the one before; one look at the thread for both.
+#[inline]
+pub(super) fn enter_below(make: impl FnOnce(&Context) -> Option<Context>) -> Depth {
+    let mut make = Some(make);
+    let depth = STACK.try_with(|stack| {
+        let mut stack = stack.try_borrow_mut().ok()?;
+        let make = make.take()?;
+        let depth = Depth(stack.len() as u32);
+        let context = make(stack.last().unwrap_or(&Context::EMPTY))?;
+        stack.push(context);
+        Some(depth)
+    });
+    if let Some(make) = make {
+        // A thread at its end has no stack any more; what is made is current nowhere.
+        let _ = make(&Context::EMPTY);
+    }
+    depth.ok().flatten().unwrap_or(Depth::NONE)
+}
+
 /// Leaves the context entered at `depth` and all that were entered below it; gives back the former.
 #[inline]
 pub(super) fn leave(depth: Depth) -> Option<Context> {

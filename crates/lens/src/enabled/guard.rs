@@ -1,11 +1,13 @@
 //! The guard form: a span that is current for a scope of synchronous code.
 
+use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 use super::current::{self, Depth};
 use super::group::Group;
 use super::span::Span;
+use crate::SpanKind;
 
 /// What a span left by a panic has as `exception.type`.
 const PANIC: &str = "panic";
@@ -22,6 +24,22 @@ pub struct SpanGuard {
 }
 
 impl SpanGuard {
+    /// Starts a span below the current context and makes it current; does nothing when the group is off.
+    #[inline(always)]
+    pub fn open(group: &'static Group, name: impl Into<Cow<'static, str>>) -> Self {
+        if group.is_enabled() { Self::open_enabled(group, name.into()) } else { Self::disabled() }
+    }
+
+    #[inline(never)]
+    fn open_enabled(group: &'static Group, name: Cow<'static, str>) -> Self {
+        let mut span = Span::disabled();
+        let depth = current::enter_below(|parent| {
+            span = Span::begin(group, name, SpanKind::Internal, parent, None);
+            span.entered_context()
+        });
+        Self { span, depth, was_panicking: std::thread::panicking(), not_send: PhantomData }
+    }
+
     /// Makes a span current.
     #[inline]
     pub fn enter(span: Span) -> Self {
@@ -44,10 +62,10 @@ impl SpanGuard {
     #[inline(never)]
     fn leave(&mut self) {
         current::leave_for_good(self.depth);
-        if self.span.is_recording() && !self.was_panicking {
+        if !self.was_panicking && std::thread::panicking() {
             record_panic(&mut self.span);
         }
-        std::mem::take(&mut self.span).end();
+        self.span.end_here();
     }
 }
 
@@ -88,11 +106,7 @@ pub(super) fn record_panic(span: &mut Span) -> bool {
 #[doc(hidden)]
 #[inline]
 pub fn function_guard(group: &'static Group, name: &'static str) -> SpanGuard {
-    if group.is_enabled() {
-        SpanGuard::enter(Span::start(group, name))
-    } else {
-        SpanGuard::disabled()
-    }
+    SpanGuard::open(group, name)
 }
 
 /// Calls a function's body; the bound makes its closure one that is called once, so it may give away what it holds.

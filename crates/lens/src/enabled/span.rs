@@ -160,6 +160,19 @@ impl Recording {
         }
     }
 
+    #[inline(always)]
+    fn finish(mut self: Box<Self>, end_nanos: Option<u64>) {
+        if self.mode == Mode::Recording {
+            let end_nanos = end_nanos.unwrap_or_else(|| self.end_now_nanos());
+            self.with_ended(end_nanos, |ended| writer::push(self.scope, ended));
+            // Only now: whoever finds the process dead in between finds the span twice rather than not at all.
+            if let Some(record) = self.record.take() {
+                record.close();
+            }
+        }
+        self.recycle();
+    }
+
     /// Lends the span as it is at `end_nanos`.
     #[inline]
     fn with_ended<R>(&self, end_nanos: u64, use_it: impl FnOnce(&Ended<'_>) -> R) -> R {
@@ -364,7 +377,8 @@ impl Span {
         }
     }
 
-    fn begin(
+    #[inline]
+    pub(super) fn begin(
         group: &'static Group,
         name: Cow<'static, str>,
         kind: SpanKind,
@@ -565,18 +579,19 @@ impl Span {
         self.finish(Some(unix_nanos));
     }
 
+    /// Ends it, inlined into the one place that ends most spans.
+    #[inline(always)]
+    pub(super) fn end_here(&mut self) {
+        if let Some(recording) = self.inner.take() {
+            recording.finish(None);
+        }
+    }
+
     #[inline(never)]
     fn finish(&mut self, end_nanos: Option<u64>) {
-        let Some(mut recording) = self.inner.take() else { return };
-        if recording.mode == Mode::Recording {
-            let end_nanos = end_nanos.unwrap_or_else(|| recording.end_now_nanos());
-            recording.with_ended(end_nanos, |ended| writer::push(recording.scope, ended));
-            // Only now: whoever finds the process dead in between finds the span twice rather than not at all.
-            if let Some(record) = recording.record.take() {
-                record.close();
-            }
+        if let Some(recording) = self.inner.take() {
+            recording.finish(end_nanos);
         }
-        recording.recycle();
     }
 }
 
