@@ -5,17 +5,22 @@
 //! or its budget is spent, and never returns an error into instrumented code.
 
 mod connection;
+mod request;
+mod response;
 mod retry;
 mod send;
 mod tls;
+mod trouble;
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use http::{HeaderName, HeaderValue, Uri};
+use http::{HeaderMap, Uri};
 use tokio::sync::mpsc as channel;
+
+pub use trouble::Trouble;
 
 /// What is exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +50,7 @@ pub enum Protocol {
     Grpc,
     /// Protobuf over HTTP/1.1.
     HttpProtobuf,
-    /// JSON over HTTP/1.1; traces only.
+    /// JSON over HTTP/1.1.
     HttpJson,
 }
 
@@ -68,7 +73,12 @@ pub struct Target {
     pub certificate: Option<PathBuf>,
     /// PEM files of the client's certificate chain and key.
     pub client_identity: Option<(PathBuf, PathBuf)>,
+    /// Larger requests are split before they are sent, as far as their items allow; see [`MAX_REQUEST_BYTES`].
+    pub max_request_bytes: usize,
 }
+
+/// What receivers of gRPC take when nothing else is configured there, less some room.
+pub const MAX_REQUEST_BYTES: usize = (4 << 20) - (64 << 10);
 
 /// What became of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,23 +123,22 @@ pub enum TargetError {
     /// TLS cannot be set up.
     #[error("TLS cannot be set up")]
     Tls(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// Only traces have a JSON form here.
-    #[error("http/json is supported for traces only")]
-    JsonSignal,
 }
 
 /// A target made ready.
 #[derive(Debug)]
 struct Prepared {
+    signal: Signal,
     protocol: Protocol,
-    authority: String,
     host: String,
     port: u16,
     path: String,
-    headers: Vec<(HeaderName, HeaderValue)>,
+    uri: Uri,
+    headers: HeaderMap,
     timeout: Duration,
     gzip: bool,
     tls: Option<tls::Connector>,
+    max_request_bytes: usize,
 }
 
 struct Job {
@@ -211,7 +220,9 @@ impl Client {
     /// When the target's settings cannot be used.
     pub fn open(&self, target: Target) -> Result<Sender, TargetError> {
         let target = Arc::new(prepare(target)?);
-        Ok(Sender { jobs: self.jobs.clone(), target, state: Arc::default() })
+        let trouble = Arc::default();
+        let state = Arc::new(tokio::sync::Mutex::new(send::State::new(Arc::clone(&trouble))));
+        Ok(Sender { jobs: self.jobs.clone(), target, state, trouble })
     }
 }
 
@@ -223,9 +234,6 @@ fn prepare(target: Target) -> Result<Prepared, TargetError> {
         Some("https") => true,
         _ => return Err(invalid()),
     };
-    if target.protocol == Protocol::HttpJson && target.signal != Signal::Traces {
-        return Err(TargetError::JsonSignal);
-    }
     let authority = uri.authority().ok_or_else(invalid)?;
     let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
     let default_port = match (target.protocol, secure) {
@@ -238,25 +246,22 @@ fn prepare(target: Target) -> Result<Prepared, TargetError> {
         Protocol::Grpc => target.signal.grpc_path().to_owned(),
         _ => uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
     };
-    let mut headers = Vec::with_capacity(target.headers.len());
-    for (name, value) in &target.headers {
-        let header = |_: &dyn std::error::Error| TargetError::Header(name.clone());
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|error| header(&error))?;
-        let mut value = HeaderValue::from_str(value).map_err(|error| header(&error))?;
-        value.set_sensitive(true);
-        headers.push((name, value));
-    }
     let tls = secure.then(|| tls::Connector::new(&target, &host)).transpose()?;
+    // What is before an @ is for nobody to see.
+    let authority = authority.as_str().rsplit('@').next().unwrap_or_default();
+    let (uri, headers) = request::head(&target, secure, authority, &path)?;
     Ok(Prepared {
+        signal: target.signal,
         protocol: target.protocol,
-        authority: authority.as_str().rsplit('@').next().unwrap_or_default().to_owned(),
         host,
         port,
         path,
+        uri,
         headers,
         timeout: target.timeout,
         gzip: target.gzip,
         tls,
+        max_request_bytes: target.max_request_bytes,
     })
 }
 
@@ -266,9 +271,15 @@ pub struct Sender {
     jobs: channel::Sender<Job>,
     target: Arc<Prepared>,
     state: Arc<tokio::sync::Mutex<send::State>>,
+    trouble: Arc<Mutex<Option<Trouble>>>,
 }
 
 impl Sender {
+    /// What kept a request from being delivered, or delayed it, since the last time this was asked.
+    pub fn take_trouble(&self) -> Option<Trouble> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// Begins to send an encoded export request; `waiting` is unparked when its outcome is known.
     pub fn begin(&self, body: Arc<Vec<u8>>, waiting: Thread) -> Ticket {
         let outcome = Arc::new(OnceLock::new());

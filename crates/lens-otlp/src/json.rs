@@ -3,12 +3,16 @@
 //! OTLP/JSON is protobuf's JSON mapping with two exceptions: ids are hex, not base64, and enums are numbers;
 //! integers of 64 bits are strings. Reading accepts enum names and integers as numbers too.
 
+mod logs;
+mod metrics;
 mod read;
 mod write;
 
+pub use logs::encode_logs_request;
+pub use metrics::encode_metrics_request;
 pub use read::decode_trace_request;
 pub use write::{
-    encode_trace_request, put_number, put_plain_attributes, put_plain_value, put_text,
+    encode_trace_request, put_base64, put_number, put_plain_attributes, put_plain_value, put_text,
 };
 
 /// Appends lower-case hex digits.

@@ -8,6 +8,7 @@
 pub mod encode;
 pub mod json;
 pub mod metrics;
+pub mod split;
 pub mod view;
 pub mod wire;
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lens_otlp::client::{Client, Outcome, Protocol, Sender, Signal, Target};
+use lens_otlp::client::{Client, MAX_REQUEST_BYTES, Outcome, Protocol, Sender, Signal, Target};
 use lens_otlp::encode::{
     RESOURCE_ATTRIBUTES, Scope, SpanParts, put_key_value, put_request, put_scope_item,
 };
@@ -49,6 +49,7 @@ fn target(sink: &OtlpSink, protocol: Protocol) -> Target {
         gzip: false,
         certificate: None,
         client_identity: None,
+        max_request_bytes: MAX_REQUEST_BYTES,
     }
 }
 

@@ -9,7 +9,7 @@ mod receive;
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub enum Signal {
     Logs,
 }
 
-/// How the sink answers one request; without orders it accepts.
+/// How the sink answers one request; without orders it accepts. Only what it accepts counts as received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Accepts everything.
@@ -39,8 +39,24 @@ pub enum Reply {
     Partial(u64),
     /// HTTP: this status. gRPC: the code that maps to it is up to [`Reply::Grpc`], so the call gets this HTTP status.
     Http(u16),
+    /// HTTP: this status with this `Retry-After`.
+    HttpAfter(u16, &'static str),
     /// gRPC: this status code.
     Grpc(u32),
+    /// gRPC: this status code with this message.
+    GrpcSaying(u32, &'static str),
+    /// gRPC: this status code with `RetryInfo` in its details: so long.
+    GrpcRetryInfo(u32, Duration),
+    /// gRPC: this status code with `grpc-retry-pushback-ms`: so long.
+    GrpcPushback(u32, Duration),
+    /// Accepts after so long, unless the sender went away meanwhile.
+    Slow(Duration),
+    /// Accepts requests up to so many bytes; HTTP 413 or gRPC's answer to a message that is too large beyond.
+    UpTo(usize),
+    /// Begins an answer and closes in the middle of it.
+    CutOff,
+    /// Success by its status, with a body that means nothing. HTTP: accepted.
+    Garbage,
     /// Never answers.
     Hang,
 }
@@ -78,6 +94,7 @@ struct Received {
     counts: Counts,
     requests: Vec<ReceivedRequest>,
     orders: VecDeque<Reply>,
+    standing: Option<Reply>,
     tries: u64,
 }
 
@@ -93,6 +110,9 @@ impl Shared {
         self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// Any port of this host.
+const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A running OTLP receiver; stops when dropped.
 #[derive(Debug)]
@@ -111,7 +131,16 @@ impl OtlpSink {
     ///
     /// When a port or thread cannot be had.
     pub fn start() -> io::Result<Self> {
-        Self::start_with(true)
+        Self::start_with(true, [LOOPBACK; 2])
+    }
+
+    /// As [`OtlpSink::start`] at given addresses for gRPC and HTTP, e.g. those of a sink that went away.
+    ///
+    /// # Errors
+    ///
+    /// When a port or thread cannot be had.
+    pub fn start_at(grpc: SocketAddr, http: SocketAddr) -> io::Result<Self> {
+        Self::start_with(true, [grpc, http])
     }
 
     /// A sink that counts and forgets, for load.
@@ -120,15 +149,15 @@ impl OtlpSink {
     ///
     /// When a port or thread cannot be had.
     pub fn ack_only() -> io::Result<Self> {
-        Self::start_with(false)
+        Self::start_with(false, [LOOPBACK; 2])
     }
 
-    fn start_with(keep: bool) -> io::Result<Self> {
+    fn start_with(keep: bool, [grpc, http]: [SocketAddr; 2]) -> io::Result<Self> {
         let shared = Arc::new(Shared { received: Mutex::default(), arrived: Condvar::new(), keep });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (grpc_listener, http_listener) = runtime.block_on(async {
-            let grpc = TcpListener::bind(("127.0.0.1", 0)).await?;
-            let http = TcpListener::bind(("127.0.0.1", 0)).await?;
+            let grpc = TcpListener::bind(grpc).await?;
+            let http = TcpListener::bind(http).await?;
             io::Result::Ok((grpc, http))
         })?;
         let (grpc, http) = (grpc_listener.local_addr()?, http_listener.local_addr()?);
@@ -153,6 +182,16 @@ impl OtlpSink {
     /// `http://127.0.0.1:<port>` for OTLP/HTTP, without a path.
     pub fn http_endpoint(&self) -> String {
         format!("http://{}", self.http)
+    }
+
+    /// Where it listens for gRPC and HTTP.
+    pub fn addresses(&self) -> (SocketAddr, SocketAddr) {
+        (self.grpc, self.http)
+    }
+
+    /// How to answer every request for which there is no other order; `None` accepts again.
+    pub fn answer_all_with(&self, reply: Option<Reply>) {
+        self.shared.lock().standing = reply;
     }
 
     /// How to answer the next requests, in order.

@@ -5,6 +5,7 @@ mod clock;
 mod console;
 mod context;
 mod current;
+mod diagnosis;
 mod diagnostics;
 mod fields;
 mod future;

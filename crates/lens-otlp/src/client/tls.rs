@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
+use super::connection::Noting;
 use super::{Protocol, Target, TargetError};
 
 pub(super) struct Connector {
@@ -77,7 +77,7 @@ impl Connector {
         Ok(Self { connector: TlsConnector::from(Arc::new(config)), name })
     }
 
-    pub(super) async fn connect(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    pub(super) async fn connect(&self, stream: Noting) -> io::Result<TlsStream<Noting>> {
         self.connector.connect(self.name.clone(), stream).await
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::put_hex;
-use crate::view::{AnyValue, Attributes, EventView, LinkView, ResourceView, ScopeView, SpanView};
+use crate::view::{AnyValue, Attributes, EventView, LinkView, ScopeView, SpanView};
 use crate::wire::DecodeError;
 
 /// Appends a JSON string.
@@ -97,13 +97,13 @@ pub fn put_plain_attributes<'a>(
     Ok(())
 }
 
-fn comma(out: &mut String, at: usize) {
+pub(super) fn comma(out: &mut String, at: usize) {
     if at > 0 {
         out.push(',');
     }
 }
 
-fn put_list<T>(
+pub(super) fn put_list<T>(
     out: &mut String,
     name: &str,
     items: impl Iterator<Item = Result<T, DecodeError>>,
@@ -118,7 +118,10 @@ fn put_list<T>(
     Ok(())
 }
 
-fn put_attributes(out: &mut String, attributes: Attributes<'_>) -> Result<(), DecodeError> {
+pub(super) fn put_attributes(
+    out: &mut String,
+    attributes: Attributes<'_>,
+) -> Result<(), DecodeError> {
     put_list(out, "attributes", attributes, |out, (key, value)| put_key_value(out, key, &value))
 }
 
@@ -131,7 +134,7 @@ fn put_key_value(out: &mut String, key: &str, value: &AnyValue<'_>) -> Result<()
     Ok(())
 }
 
-fn put_value(out: &mut String, value: &AnyValue<'_>) -> Result<(), DecodeError> {
+pub(super) fn put_value(out: &mut String, value: &AnyValue<'_>) -> Result<(), DecodeError> {
     match value {
         AnyValue::Empty => out.push('{'),
         AnyValue::String(text) => {
@@ -170,7 +173,8 @@ fn put_value(out: &mut String, value: &AnyValue<'_>) -> Result<(), DecodeError> 
     Ok(())
 }
 
-fn put_base64(out: &mut String, bytes: &[u8]) {
+/// Appends base 64 with padding.
+pub fn put_base64(out: &mut String, bytes: &[u8]) {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for chunk in bytes.chunks(3) {
         let group = chunk.iter().fold(0_u32, |group, byte| group << 8 | u32::from(*byte))
@@ -188,24 +192,38 @@ fn put_base64(out: &mut String, bytes: &[u8]) {
 ///
 /// When the request is malformed anywhere.
 pub fn encode_trace_request(request: &[u8]) -> Result<String, DecodeError> {
+    let put = |out: &mut String, span: &[u8]| put_span(out, SpanView::read(span)?);
+    put_request(request, ["resourceSpans", "scopeSpans", "spans"], put)
+}
+
+/// A request of any signal: its names for resources, scopes and items, and how an item is written.
+pub(super) fn put_request(
+    request: &[u8],
+    [resources, scopes, items]: [&str; 3],
+    put_item: impl Fn(&mut String, &[u8]) -> Result<(), DecodeError>,
+) -> Result<String, DecodeError> {
     let mut out = String::with_capacity(request.len() * 2);
     out.push('{');
-    put_list(&mut out, "resourceSpans", crate::view::resources(request), put_resource)?;
+    put_list(&mut out, resources, crate::view::resources(request), |out, resource| {
+        out.push_str("{\"resource\":{");
+        put_attributes(out, resource.attributes())?;
+        out.push_str("},");
+        put_list(out, scopes, resource.scopes(), |out, scope| {
+            put_scope(out, &scope)?;
+            put_list(out, items, scope.items(), &put_item)?;
+            put_optional_text(out, "schemaUrl", scope.schema_url);
+            out.push('}');
+            Ok(())
+        })?;
+        put_optional_text(out, "schemaUrl", resource.schema_url);
+        out.push('}');
+        Ok(())
+    })?;
     out.push('}');
     Ok(out)
 }
 
-fn put_resource(out: &mut String, resource: ResourceView<'_>) -> Result<(), DecodeError> {
-    out.push_str("{\"resource\":{");
-    put_attributes(out, resource.attributes())?;
-    out.push_str("},");
-    put_list(out, "scopeSpans", resource.scopes(), put_scope)?;
-    put_optional_text(out, "schemaUrl", resource.schema_url);
-    out.push('}');
-    Ok(())
-}
-
-fn put_scope(out: &mut String, scope: ScopeView<'_>) -> Result<(), DecodeError> {
+fn put_scope(out: &mut String, scope: &ScopeView<'_>) -> Result<(), DecodeError> {
     out.push_str("{\"scope\":{\"name\":");
     put_text(out, scope.name);
     put_optional_text(out, "version", scope.version);
@@ -214,26 +232,23 @@ fn put_scope(out: &mut String, scope: ScopeView<'_>) -> Result<(), DecodeError> 
         put_attributes(out, scope.attributes())?;
     }
     out.push_str("},");
-    put_list(out, "spans", scope.spans(), put_span)?;
-    put_optional_text(out, "schemaUrl", scope.schema_url);
-    out.push('}');
     Ok(())
 }
 
-fn put_optional_text(out: &mut String, name: &str, text: &str) {
+pub(super) fn put_optional_text(out: &mut String, name: &str, text: &str) {
     if !text.is_empty() {
         let _ = write!(out, ",\"{name}\":");
         put_text(out, text);
     }
 }
 
-fn put_optional_count(out: &mut String, name: &str, count: u64) {
+pub(super) fn put_optional_count(out: &mut String, name: &str, count: u64) {
     if count > 0 {
         let _ = write!(out, ",\"{name}\":{count}");
     }
 }
 
-fn put_ids(out: &mut String, trace_id: &[u8], span_id: &[u8]) {
+pub(super) fn put_ids(out: &mut String, trace_id: &[u8], span_id: &[u8]) {
     out.push_str("{\"traceId\":\"");
     put_hex(out, trace_id);
     out.push_str("\",\"spanId\":\"");

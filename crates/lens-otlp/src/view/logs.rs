@@ -23,6 +23,10 @@ pub struct LogView<'a> {
     pub span_id: &'a [u8],
     /// Name of the event, or empty.
     pub event_name: &'a str,
+    /// Attributes that the sender dropped.
+    pub dropped_attributes: u64,
+    /// Trace flags in the low byte.
+    pub flags: u32,
 }
 
 impl<'a> LogView<'a> {
@@ -42,6 +46,8 @@ impl<'a> LogView<'a> {
             trace_id: &[],
             span_id: &[],
             event_name: "",
+            dropped_attributes: 0,
+            flags: 0,
         };
         for field in Fields::new(message) {
             match field? {
@@ -49,6 +55,8 @@ impl<'a> LogView<'a> {
                 (2, content) => view.severity_number = content.varint()?,
                 (3, content) => view.severity_text = content.text()?,
                 (5, content) => view.body = AnyValue::read_top(content)?,
+                (7, content) => view.dropped_attributes = content.varint()?,
+                (8, content) => view.flags = content.fixed32()?,
                 (9, content) => view.trace_id = content.bytes()?,
                 (10, content) => view.span_id = content.bytes()?,
                 (11, content) => view.observed_nanos = content.fixed64()?,

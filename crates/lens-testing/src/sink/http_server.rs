@@ -4,16 +4,16 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-use super::receive::{self, gunzip, response_message};
+use super::receive::{self, Body, full, gunzip, response_message};
 use super::{Reply, Shared, Signal};
 
 pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
@@ -28,8 +28,8 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-fn answer(status: StatusCode, body: Vec<u8>, json: bool) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body.into()));
+fn answer(status: StatusCode, body: Vec<u8>, json: bool) -> Response<Body> {
+    let mut response = Response::new(full(body));
     *response.status_mut() = status;
     let kind = if json { "application/json" } else { "application/x-protobuf" };
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -39,7 +39,7 @@ fn answer(status: StatusCode, body: Vec<u8>, json: bool) -> Response<Full<Bytes>
 async fn handle(
     request: Request<Incoming>,
     shared: Arc<Shared>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
+) -> Result<Response<Body>, Infallible> {
     let (head, body) = request.into_parts();
     let signal = match head.uri.path() {
         "/v1/traces" => Signal::Traces,
@@ -61,20 +61,43 @@ async fn handle(
     let Some(body) = body else { return Ok(answer(StatusCode::BAD_REQUEST, Vec::new(), json)) };
     let incoming =
         receive::Incoming { signal, path: head.uri.path(), headers: &head.headers, body: &body };
-    Ok(match receive::take(&shared, &incoming) {
-        Reply::Accept => {
-            answer(StatusCode::OK, if json { b"{}".to_vec() } else { Vec::new() }, json)
-        }
+    let accepted = |message: Vec<u8>| {
+        receive::accept(&shared, &incoming);
+        answer(StatusCode::OK, message, json)
+    };
+    let nothing = if json { b"{}".to_vec() } else { Vec::new() };
+    let failed = |status: u16| {
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        answer(status, Vec::new(), json)
+    };
+    Ok(match receive::order(&shared, &body) {
+        Reply::Accept => accepted(nothing),
         Reply::Partial(rejected) if json => {
             let text = format!("{{\"partialSuccess\":{{\"rejectedSpans\":\"{rejected}\"}}}}");
-            answer(StatusCode::OK, text.into_bytes(), json)
+            accepted(text.into_bytes())
         }
-        Reply::Partial(rejected) => answer(StatusCode::OK, response_message(rejected), json),
-        Reply::Http(status) => {
-            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            answer(status, Vec::new(), json)
+        Reply::Partial(rejected) => accepted(response_message(rejected)),
+        Reply::Slow(time) => {
+            tokio::time::sleep(time).await;
+            accepted(nothing)
         }
-        Reply::Grpc(_) => answer(StatusCode::INTERNAL_SERVER_ERROR, Vec::new(), json),
+        Reply::Garbage => accepted(b"\xff\xff no response".to_vec()),
+        Reply::Http(status) => failed(status),
+        Reply::HttpAfter(status, after) => {
+            let mut response = failed(status);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(after));
+            response
+        }
+        Reply::UpTo(_) => failed(413),
+        Reply::Grpc(_)
+        | Reply::GrpcSaying(..)
+        | Reply::GrpcRetryInfo(..)
+        | Reply::GrpcPushback(..) => failed(500),
+        Reply::CutOff => {
+            let mut response = Response::new(receive::cut_off());
+            response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("100"));
+            response
+        }
         Reply::Hang => std::future::pending().await,
     })
 }

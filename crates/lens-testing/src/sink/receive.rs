@@ -1,10 +1,15 @@
 //! What both transports do with a request.
 
-use std::io::Read as _;
+use std::io::{self, Read as _};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use flate2::read::GzDecoder;
 use http::HeaderMap;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Body as HttpBody, Frame};
 use lens_otlp::view::metrics::MetricView;
 use lens_otlp::view::resources;
 
@@ -18,31 +23,64 @@ pub(super) struct Incoming<'a> {
     pub body: &'a [u8],
 }
 
-/// Takes the next order, and the request if it is to be accepted.
-pub(super) fn take(shared: &Shared, incoming: &Incoming<'_>) -> Reply {
+/// Takes the next order.
+pub(super) fn order(shared: &Shared, body: &[u8]) -> Reply {
     let mut received = shared.lock();
     received.tries += 1;
-    let reply = received.orders.pop_front().unwrap_or(Reply::Accept);
-    if matches!(reply, Reply::Accept | Reply::Partial(_)) {
-        count(&mut received.counts, incoming);
-        if shared.keep {
-            received.requests.push(ReceivedRequest {
-                signal: incoming.signal,
-                path: incoming.path.to_owned(),
-                headers: incoming
-                    .headers
-                    .iter()
-                    .map(|(name, value)| {
-                        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
-                        (name.as_str().to_owned(), value)
-                    })
-                    .collect(),
-                body: incoming.body.to_vec(),
-            });
-        }
+    shared.arrived.notify_all();
+    let standing = received.standing.unwrap_or(Reply::Accept);
+    match received.orders.pop_front().unwrap_or(standing) {
+        Reply::UpTo(bytes) if body.len() <= bytes => Reply::Accept,
+        reply => reply,
+    }
+}
+
+/// Counts a request as received.
+pub(super) fn accept(shared: &Shared, incoming: &Incoming<'_>) {
+    let mut received = shared.lock();
+    count(&mut received.counts, incoming);
+    if shared.keep {
+        received.requests.push(ReceivedRequest {
+            signal: incoming.signal,
+            path: incoming.path.to_owned(),
+            headers: incoming
+                .headers
+                .iter()
+                .map(|(name, value)| {
+                    let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+                    (name.as_str().to_owned(), value)
+                })
+                .collect(),
+            body: incoming.body.to_vec(),
+        });
     }
     shared.arrived.notify_all();
-    reply
+}
+
+pub(super) type Body = BoxBody<Bytes, io::Error>;
+
+struct CutOff(std::array::IntoIter<io::Result<Frame<Bytes>>, 2>);
+
+impl HttpBody for CutOff {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        Poll::Ready(self.0.next())
+    }
+}
+
+/// A body that ends in the middle of what was promised.
+pub(super) fn cut_off() -> Body {
+    let frames = [Ok(Frame::data(Bytes::from_static(b"\0\0\0"))), Err(io::ErrorKind::Other.into())];
+    CutOff(frames.into_iter()).boxed()
+}
+
+pub(super) fn full(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed()
 }
 
 fn count(counts: &mut Counts, incoming: &Incoming<'_>) {

@@ -13,7 +13,7 @@ use super::raw::fork;
 use super::raw::published::Published;
 use super::recover;
 use super::{clock, group, propagation, resource, sampling};
-use crate::config::{ExporterKind, LensConfig, Protocol, SpanLimits};
+use crate::config::{ExporterKind, LensConfig, SpanLimits};
 use crate::{PipelineSnapshot, SetupError};
 
 static SET_UP: AtomicBool = AtomicBool::new(false);
@@ -86,7 +86,7 @@ pub fn setup_telemetry_with(
         (ExporterKind::Memory, _) => exporters.push(Box::new(memory.clone())),
         _ => {}
     }
-    let mut warnings = json_warning(&config);
+    let mut warnings = Vec::new();
     let pipeline = if exporters.is_empty() && otlp.is_none() {
         None
     } else {
@@ -172,14 +172,6 @@ fn overflow_folder(config: &LensConfig, kind: Kind) -> Option<PathBuf> {
     let folder = config.spool.overflow_folder.as_deref()?;
     let run = folder.join(path_part(&config.spool.run_id));
     Some(run.join(process_name(config, kind)))
-}
-
-/// Metrics are asked for in a form that they do not have here.
-fn json_warning(config: &LensConfig) -> Vec<String> {
-    let asked = config.metrics_exporter == ExporterKind::Otlp
-        && config.metrics_otlp.protocol == Protocol::HttpJson;
-    let warning = "metrics have no http/json form here and are sent as http/protobuf";
-    if asked { vec![warning.to_owned()] } else { Vec::new() }
 }
 
 /// The middle and the end of a time that begins now.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lens_otlp::client::{self, Client, Outcome, Sender};
 
+use super::diagnosis::Diagnosis;
 use crate::SetupError;
 use crate::config::{LensConfig, OtlpSettings, Protocol, Signal};
 
@@ -29,8 +30,6 @@ pub(super) fn sender(
         protocol: match settings.protocol {
             Protocol::Grpc => client::Protocol::Grpc,
             Protocol::HttpProtobuf => client::Protocol::HttpProtobuf,
-            // Only traces have a JSON form; a receiver of JSON takes protobuf on the same path.
-            Protocol::HttpJson if signal != Signal::Traces => client::Protocol::HttpProtobuf,
             Protocol::HttpJson => client::Protocol::HttpJson,
         },
         headers: settings.headers.clone(),
@@ -38,6 +37,7 @@ pub(super) fn sender(
         gzip: settings.gzip,
         certificate: settings.certificate.clone(),
         client_identity: settings.client_identity.clone(),
+        max_request_bytes: client::MAX_REQUEST_BYTES,
     };
     client.open(target).map_err(|error| SetupError::Exporter { reason: chain(&error) })
 }
@@ -86,6 +86,7 @@ impl OtlpTicket {
 #[derive(Debug)]
 pub(super) struct OtlpBatches {
     sender: Sender,
+    diagnosis: Diagnosis,
 }
 
 impl OtlpBatches {
@@ -105,11 +106,17 @@ impl OtlpBatches {
     ) -> Result<Self, SetupError> {
         let mut settings = settings.clone();
         settings.timeout = settings.timeout.min(export_timeout);
-        Ok(Self { sender: sender(client, signal, &settings)? })
+        let sender = sender(client, signal, &settings)?;
+        Ok(Self { sender, diagnosis: Diagnosis::new(signal, &settings) })
     }
 
     /// Begins to send; the calling thread is unparked when the outcome is known.
     pub(super) fn begin(&self, request: Arc<Vec<u8>>) -> OtlpTicket {
         OtlpTicket(self.sender.begin(request, std::thread::current()))
+    }
+
+    /// Says once what keeps requests from being delivered.
+    pub(super) fn explain(&self) {
+        self.diagnosis.say(&self.sender);
     }
 }

@@ -9,13 +9,14 @@ use lens_otlp::metrics::Interval;
 
 use super::{Counter, Gauge, aggregate, console, encode, set_enabled};
 use crate::config::{ExporterKind, LensConfig, Signal};
+use crate::enabled::diagnosis::Diagnosis;
 use crate::enabled::pipeline::Pipeline;
 use crate::enabled::{clock, lock, otlp};
 use crate::semconv::pipeline as names;
 use crate::{PipelineSnapshot, SetupError, Value};
 
 enum Target {
-    Otlp(Sender),
+    Otlp(Sender, Diagnosis),
     Console,
     /// Kept by the instruments, exported by nobody.
     Memory,
@@ -78,7 +79,8 @@ impl MetricReader {
     ) -> Result<Option<Self>, SetupError> {
         let target = match (config.metrics_exporter, client) {
             (ExporterKind::Otlp, Some(client)) => {
-                Target::Otlp(otlp::sender(client, Signal::Metrics, &config.metrics_otlp)?)
+                let sender = otlp::sender(client, Signal::Metrics, &config.metrics_otlp)?;
+                Target::Otlp(sender, Diagnosis::new(Signal::Metrics, &config.metrics_otlp))
             }
             (ExporterKind::Console, _) => Target::Console,
             (ExporterKind::Memory, _) => Target::Memory,
@@ -170,9 +172,10 @@ impl Worker {
             Interval { start_nanos: self.start_nanos, end_nanos: clock::now_unix_nanos() };
         let Some(request) = encode::request(&self.resource, interval) else { return };
         match &self.target {
-            Target::Otlp(sender) => {
+            Target::Otlp(sender, diagnosis) => {
                 if !matches!(sender.send(Arc::new(request)), Outcome::Accepted { .. }) {
                     EXPORT_FAILURES.add(1, &[]);
+                    diagnosis.say(sender);
                 }
             }
             Target::Console => console::write(&request),

@@ -55,6 +55,11 @@ impl Backlog {
         self.waiting.push_back(waiting);
     }
 
+    /// For what is older than all that waits.
+    pub(super) fn push_front(&mut self, waiting: Waiting) {
+        self.waiting.push_front(waiting);
+    }
+
     /// What the dead left is older than what this process has.
     pub(super) fn push_dead(&mut self, dead: Dead, max_bytes: usize) {
         let dead = Arc::new(dead);

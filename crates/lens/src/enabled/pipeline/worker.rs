@@ -28,7 +28,13 @@ const ANCHOR: Duration = Duration::from_secs(1);
 /// Pauses while the receiver is away.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A receiver that asks for more is tried after this.
+const LONGEST_ASKED: Duration = Duration::from_secs(300);
 
+/// A request that has been out for so long makes way for newer ones under pressure.
+const SLOW_ANSWER: Duration = Duration::from_millis(100);
+
+static BUFFER_FULL: Said = Said::new();
 static SPOOL_FULL: Said = Said::new();
 static SPOOL_BROKEN: Said = Said::new();
 
@@ -51,6 +57,7 @@ enum Load {
 struct InFlight {
     load: Load,
     ticket: OtlpTicket,
+    since: Instant,
 }
 
 struct Away {
@@ -76,6 +83,8 @@ pub(super) struct Worker {
     held: Option<Fresh>,
     backlog: Backlog,
     away: Option<Away>,
+    /// Woken by a ring that fills while there was something else to do.
+    was_woken: bool,
     /// The last flush for which the receiver was tried at once.
     hurried: u64,
     /// The last flush that is done.
@@ -118,6 +127,7 @@ impl Worker {
             held: None,
             backlog: Backlog::default(),
             away: None,
+            was_woken: false,
             hurried: 0,
             served: 0,
             next_export: now + parts.settings.schedule_delay,
@@ -213,6 +223,10 @@ impl Worker {
             self.pipeline.ring.sweep_pages();
         }
         self.pipeline.ring.memory().set_clock(clock::now_unix_nanos());
+        if self.pipeline.counters.buffer_full.load(Ordering::Relaxed) > 0 {
+            // Said here: the thread that ended the span must not wait for stderr.
+            BUFFER_FULL.say("the buffer is full; the newest spans are dropped and counted");
+        }
     }
 
     /// Takes over what dead processes left.
@@ -220,14 +234,15 @@ impl Worker {
         if self.otlp.is_none() {
             return;
         }
-        if let Some(folder) = &self.spool_folder {
-            for dead in Dead::find(folder, self.pipeline.kind) {
-                self.backlog.push_dead(dead, self.settings.max_batch_bytes);
-            }
-        }
+        // What a process wrote to files is older than what it left in its ring.
         if let Some(overflow) = &mut self.overflow {
             for chunk in overflow.adopt() {
                 self.backlog.push(Waiting::File(chunk));
+            }
+        }
+        if let Some(folder) = &self.spool_folder {
+            for dead in Dead::find(folder, self.pipeline.kind) {
+                self.backlog.push_dead(dead, self.settings.max_batch_bytes);
             }
         }
     }
@@ -270,13 +285,15 @@ impl Worker {
     }
 
     fn is_due(&self) -> bool {
-        self.pipeline.woken.load(Ordering::Relaxed)
+        self.was_woken
+            || self.pipeline.woken.load(Ordering::Relaxed)
             || Instant::now() >= self.next_export
             || (self.settings.max_batch_spans)
                 .is_some_and(|spans| self.pipeline.ring.waiting_items() >= spans as u64)
     }
 
     fn begin_round(&mut self, ticket: u64) {
+        self.was_woken = false;
         self.pipeline.woken.store(false, Ordering::Relaxed);
         self.round.begin(&mut self.reader);
         self.round_ticket = Some(ticket);
@@ -322,7 +339,8 @@ impl Worker {
             return;
         };
         let ticket = otlp.begin(fresh.batch.shared_request());
-        self.in_flight = Some(InFlight { load: Load::Fresh(fresh), ticket });
+        let since = Instant::now();
+        self.in_flight = Some(InFlight { load: Load::Fresh(fresh), ticket, since });
     }
 
     fn send_waiting(&mut self) {
@@ -330,7 +348,8 @@ impl Worker {
         match (front.request(), &self.otlp) {
             (Ok(request), Some(otlp)) => {
                 let ticket = otlp.begin(request);
-                self.in_flight = Some(InFlight { load: Load::Waiting, ticket });
+                let since = Instant::now();
+                self.in_flight = Some(InFlight { load: Load::Waiting, ticket, since });
             }
             // Somebody removed or cut the file: there is nothing left to send.
             _ => self.settle_waiting(ExportOutcome::Failed),
@@ -339,6 +358,11 @@ impl Worker {
 
     fn settle(&mut self, outcome: OtlpOutcome) {
         let Some(InFlight { load, .. }) = self.in_flight.take() else { return };
+        if !matches!(outcome, OtlpOutcome::Exported { rejected: 0 })
+            && let Some(otlp) = &self.otlp
+        {
+            otlp.explain();
+        }
         let outcome = match outcome {
             OtlpOutcome::Exported { rejected } => ExportOutcome::Exported { rejected },
             OtlpOutcome::Rejected => ExportOutcome::Rejected,
@@ -347,7 +371,8 @@ impl Worker {
                 self.go_away(not_before);
                 match load {
                     Load::Fresh(fresh) => self.held = Some(fresh),
-                    Load::Spooled(chunk) => self.backlog.push(Waiting::File(chunk)),
+                    // What was spooled meanwhile is newer.
+                    Load::Spooled(chunk) => self.backlog.push_front(Waiting::File(chunk)),
                     Load::Waiting => {}
                 }
                 return;
@@ -367,7 +392,7 @@ impl Worker {
     fn go_away(&mut self, not_before: Option<Duration>) {
         let pause =
             self.away.as_ref().map_or(FIRST_PAUSE, |away| away.pause * 2).min(LONGEST_PAUSE);
-        let until = Instant::now() + not_before.unwrap_or(pause).max(FIRST_PAUSE);
+        let until = Instant::now() + not_before.unwrap_or(pause).clamp(FIRST_PAUSE, LONGEST_ASKED);
         self.away = Some(Away { until, pause });
     }
 
@@ -436,10 +461,17 @@ impl Worker {
         counters.spooled.fetch_sub(items, Ordering::Release);
     }
 
-    /// Makes room in a ring that is half full by writing files.
+    /// Makes room by writing files in a ring that is half full while the receiver is away or slow, or nearly full.
     fn relieve(&mut self) {
+        // Whoever fills the ring wakes this thread again, long before it looks up by itself.
+        if self.pipeline.woken.swap(false, Ordering::Relaxed) {
+            self.was_woken = true;
+        }
         let slots = self.pipeline.ring.memory().slots();
-        if self.otlp.is_none() || self.pipeline.ring.free_slots() >= slots.div_ceil(2) {
+        let is_slow = (self.in_flight.as_ref())
+            .is_none_or(|in_flight| in_flight.since.elapsed() >= SLOW_ANSWER);
+        let least_free = if is_slow { slots.div_ceil(2) } else { slots.div_ceil(4) };
+        if self.otlp.is_none() || self.pipeline.ring.free_slots() >= least_free {
             return;
         }
         if !self.spool_pending() {
@@ -450,8 +482,8 @@ impl Worker {
                 self.begin_round(0);
             }
             let Some(fresh) = self.next_fresh() else {
-                let ticket = self.round_ticket.unwrap_or(0);
-                self.end_round(ticket);
+                // No flush is served by files.
+                self.round_ticket = None;
                 return;
             };
             match self.spool(&fresh) {
@@ -467,15 +499,17 @@ impl Worker {
 
     /// Writes what was gathered before, so that what comes after it may be written too; false when it cannot be.
     fn spool_pending(&mut self) -> bool {
-        if let Some(InFlight { load: Load::Fresh(fresh), ticket }) = self.in_flight.take() {
-            match self.spool(&fresh) {
-                Some(chunk) => {
-                    self.in_flight = Some(InFlight { load: Load::Spooled(chunk), ticket });
-                }
-                None => {
-                    self.in_flight = Some(InFlight { load: Load::Fresh(fresh), ticket });
-                    return false;
-                }
+        if let Some(InFlight { load, ticket, since }) = self.in_flight.take() {
+            let (load, is_safe) = match load {
+                Load::Fresh(fresh) => match self.spool(&fresh) {
+                    Some(chunk) => (Load::Spooled(chunk), true),
+                    None => (Load::Fresh(fresh), false),
+                },
+                safe => (safe, true),
+            };
+            self.in_flight = Some(InFlight { load, ticket, since });
+            if !is_safe {
+                return false;
             }
         }
         if let Some(fresh) = self.held.take() {

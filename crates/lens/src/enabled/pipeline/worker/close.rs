@@ -8,18 +8,21 @@ use crate::enabled::recover;
 
 /// Longest sleep while the last request is out.
 const LAST_TICK: Duration = Duration::from_millis(20);
+/// Longest time that is set aside for writing files.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 impl Worker {
     pub(super) fn close(&mut self, deadline: Instant) {
         // One more attempt, however long ago the last one failed.
         self.away = None;
+        let until = self.last_call(deadline);
         let mut last_round = false;
-        while Instant::now() < deadline && self.away.is_none() {
+        while Instant::now() < until && self.away.is_none() {
             if self.step(None) {
                 continue;
             }
             if self.in_flight.is_some() {
-                let left = deadline.saturating_duration_since(Instant::now());
+                let left = until.saturating_duration_since(Instant::now());
                 std::thread::park_timeout(left.min(LAST_TICK));
             } else if last_round {
                 break;
@@ -43,6 +46,15 @@ impl Worker {
             recover::remove(path);
         }
         self.overflow = None;
+    }
+
+    /// When to stop waiting for the receiver: files are to be written before the deadline, not after it.
+    fn last_call(&self, deadline: Instant) -> Instant {
+        if self.overflow.is_none() {
+            return deadline;
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        deadline.checked_sub((left / 4).min(LAST_WORDS)).unwrap_or(deadline)
     }
 
     /// Keeps what was not delivered where the next start finds it, or counts it as lost.

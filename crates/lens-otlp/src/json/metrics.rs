@@ -1,0 +1,104 @@
+//! Metrics as OTLP/JSON: what this crate can encode, so gauges, sums and histograms with explicit bounds.
+
+use std::fmt::Write as _;
+
+use super::write::{
+    comma, put_attributes, put_list, put_number, put_optional_text, put_request, put_text,
+};
+use crate::metrics::Number;
+use crate::view::Attributes;
+use crate::view::metrics::{Data, HistogramPointView, MetricView, NumberPointView};
+use crate::wire::DecodeError;
+
+/// An `ExportMetricsServiceRequest` as OTLP/JSON. A metric of another kind keeps its name and loses its points.
+///
+/// # Errors
+///
+/// When the request is malformed anywhere.
+pub fn encode_metrics_request(request: &[u8]) -> Result<String, DecodeError> {
+    put_request(request, ["resourceMetrics", "scopeMetrics", "metrics"], put_metric)
+}
+
+fn put_metric(out: &mut String, metric: &[u8]) -> Result<(), DecodeError> {
+    let metric = MetricView::read(metric)?;
+    out.push_str("{\"name\":");
+    put_text(out, metric.name);
+    put_optional_text(out, "description", metric.description);
+    put_optional_text(out, "unit", metric.unit);
+    match metric.data {
+        Data::Unknown => {}
+        Data::Gauge => {
+            out.push_str(",\"gauge\":{");
+            put_list(out, "dataPoints", metric.number_points(), put_number_point)?;
+            out.push('}');
+        }
+        Data::Sum { monotonic, temporality } => {
+            out.push_str(",\"sum\":{");
+            put_list(out, "dataPoints", metric.number_points(), put_number_point)?;
+            let _ = write!(
+                out,
+                ",\"aggregationTemporality\":{temporality},\"isMonotonic\":{monotonic}}}"
+            );
+        }
+        Data::Histogram { temporality } => {
+            out.push_str(",\"histogram\":{");
+            put_list(out, "dataPoints", metric.histogram_points(), put_histogram_point)?;
+            let _ = write!(out, ",\"aggregationTemporality\":{temporality}}}");
+        }
+    }
+    out.push('}');
+    Ok(())
+}
+
+fn put_point_head(
+    out: &mut String,
+    attributes: Attributes<'_>,
+    [start_nanos, end_nanos]: [u64; 2],
+) -> Result<(), DecodeError> {
+    out.push('{');
+    put_attributes(out, attributes)?;
+    let _ =
+        write!(out, ",\"startTimeUnixNano\":\"{start_nanos}\",\"timeUnixNano\":\"{end_nanos}\"");
+    Ok(())
+}
+
+fn put_number_point(out: &mut String, point: NumberPointView<'_>) -> Result<(), DecodeError> {
+    put_point_head(out, point.attributes(), [point.start_nanos, point.end_nanos])?;
+    match point.value {
+        Some(Number::Int(value)) => {
+            let _ = write!(out, ",\"asInt\":\"{value}\"");
+        }
+        Some(Number::Double(value)) => put_double(out, "asDouble", Some(value)),
+        None => {}
+    }
+    out.push('}');
+    Ok(())
+}
+
+fn put_double(out: &mut String, name: &str, value: Option<f64>) {
+    if let Some(value) = value {
+        let _ = write!(out, ",\"{name}\":");
+        put_number(out, value);
+    }
+}
+
+fn put_histogram_point(out: &mut String, point: HistogramPointView<'_>) -> Result<(), DecodeError> {
+    put_point_head(out, point.attributes(), [point.start_nanos, point.end_nanos])?;
+    let _ = write!(out, ",\"count\":\"{}\"", point.count);
+    put_double(out, "sum", point.sum);
+    out.push_str(",\"bucketCounts\":[");
+    for (at, count) in point.buckets().enumerate() {
+        comma(out, at);
+        let _ = write!(out, "\"{count}\"");
+    }
+    out.push_str("],\"explicitBounds\":[");
+    for (at, bound) in point.bounds().enumerate() {
+        comma(out, at);
+        put_number(out, bound);
+    }
+    out.push(']');
+    put_double(out, "min", point.min);
+    put_double(out, "max", point.max);
+    out.push('}');
+    Ok(())
+}

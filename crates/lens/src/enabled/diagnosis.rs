@@ -1,0 +1,164 @@
+//! What keeps telemetry from being delivered, said once for each signal with the setting that mends it.
+
+use lens_otlp::client::{Sender, Trouble};
+
+use super::diagnostics::Said;
+use crate::config::{OtlpSettings, Protocol, Signal};
+use crate::env_vars as vars;
+
+/// The endpoint of one signal and whether its trouble was told.
+#[derive(Debug)]
+pub(super) struct Diagnosis {
+    signal: Signal,
+    endpoint: String,
+    protocol: Protocol,
+    /// Worth waiting for, e.g. a collector that starts later.
+    passing: Said,
+    /// Nothing but another setting helps.
+    lasting: Said,
+}
+
+impl Diagnosis {
+    pub(super) fn new(signal: Signal, settings: &OtlpSettings) -> Self {
+        Self {
+            signal,
+            endpoint: without_credentials(&settings.endpoint),
+            protocol: settings.protocol,
+            passing: Said::new(),
+            lasting: Said::new(),
+        }
+    }
+
+    /// Says what the sender last met.
+    pub(super) fn say(&self, sender: &Sender) {
+        if let Some(trouble) = sender.take_trouble() {
+            let said = if is_passing(&trouble) { &self.passing } else { &self.lasting };
+            said.say(&self.text(&trouble));
+        }
+    }
+
+    fn text(&self, trouble: &Trouble) -> String {
+        let signal = self.signal.env_name().to_ascii_lowercase();
+        let protocol = self.protocol.as_str();
+        let Self { endpoint, .. } = self;
+        let hint = self.hint(trouble);
+        format!("{signal} cannot be delivered to {endpoint} over {protocol}: {trouble}; {hint}")
+    }
+
+    /// The variable of this signal, whose general form holds too.
+    fn variable(&self, general: &str) -> String {
+        let rest = general.strip_prefix(vars::OTEL_EXPORTER_OTLP).unwrap_or(general);
+        format!("{general} or {}{}_{rest}", vars::OTEL_EXPORTER_OTLP, self.signal.env_name())
+    }
+
+    fn hint(&self, trouble: &Trouble) -> String {
+        let endpoint = self.variable(vars::OTEL_EXPORTER_OTLP_ENDPOINT);
+        let protocol = self.variable(vars::OTEL_EXPORTER_OTLP_PROTOCOL);
+        match trouble {
+            Trouble::ConnectionRefused | Trouble::Unreachable(_) => {
+                format!("is a receiver running there? The address is set by {endpoint}")
+            }
+            Trouble::NoSuchHost(_) => format!("the address is set by {endpoint}"),
+            Trouble::NotTls => format!("let {endpoint} begin with http://"),
+            Trouble::WantsTls => format!("let {endpoint} begin with https://"),
+            Trouble::Tls(_) => {
+                let certificate = self.variable(vars::OTEL_EXPORTER_OTLP_CERTIFICATE);
+                format!("trusted certificates are set by {certificate}")
+            }
+            Trouble::GrpcPort => format!(
+                "set {protocol} to {}, or let {endpoint} name the port for http (usually 4318)",
+                Protocol::Grpc.as_str()
+            ),
+            Trouble::HttpPort => format!(
+                "set {protocol} to {}, or let {endpoint} name the port for grpc (usually 4317)",
+                Protocol::HttpProtobuf.as_str()
+            ),
+            Trouble::ClosedEarly | Trouble::Broken(_) => {
+                format!("does the receiver speak what {protocol} says?")
+            }
+            Trouble::Credentials(_) => {
+                let headers = self.variable(vars::OTEL_EXPORTER_OTLP_HEADERS);
+                format!("headers with credentials are set by {headers}")
+            }
+            Trouble::NoSuchPath { .. } if self.protocol != Protocol::Grpc => {
+                let own =
+                    format!("{}{}_ENDPOINT", vars::OTEL_EXPORTER_OTLP, self.signal.env_name());
+                let path = self.signal.http_path();
+                format!(
+                    "{own} is used as it is and mostly ends in {path}, which is appended to {}",
+                    vars::OTEL_EXPORTER_OTLP_ENDPOINT
+                )
+            }
+            Trouble::NoSuchPath { .. } => {
+                format!("does the receiver take {}?", self.signal.env_name().to_ascii_lowercase())
+            }
+            _ => "what is delivered, waits and is lost is counted".to_owned(),
+        }
+    }
+}
+
+fn is_passing(trouble: &Trouble) -> bool {
+    matches!(
+        trouble,
+        Trouble::ConnectionRefused
+            | Trouble::Unreachable(_)
+            | Trouble::NoSuchHost(_)
+            | Trouble::ClosedEarly
+            | Trouble::TimedOut
+            | Trouble::Status(_)
+    )
+}
+
+/// The endpoint without what stands before an `@`.
+fn without_credentials(endpoint: &str) -> String {
+    match endpoint.split_once("://") {
+        Some((scheme, rest)) => {
+            let authority = rest.split(['/', '?']).next().unwrap_or_default();
+            let start = authority.rfind('@').map_or(0, |at| at + 1);
+            format!("{scheme}://{}", &rest[start..])
+        }
+        None => endpoint.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(protocol: Protocol, endpoint: &str, trouble: &Trouble) -> String {
+        let mut settings = OtlpSettings::for_signal(Signal::Traces);
+        settings.endpoint = endpoint.to_owned();
+        settings.protocol = protocol;
+        Diagnosis::new(Signal::Traces, &settings).text(trouble)
+    }
+
+    #[test]
+    fn endpoint_trouble_and_setting_are_named() {
+        assert_eq!(
+            text(Protocol::Grpc, "http://localhost:4317", &Trouble::ConnectionRefused),
+            "traces cannot be delivered to http://localhost:4317 over grpc: the connection was refused; is a \
+             receiver running there? The address is set by OTEL_EXPORTER_OTLP_ENDPOINT or \
+             OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+        );
+        assert_eq!(
+            text(Protocol::HttpProtobuf, "http://localhost:4317/v1/traces", &Trouble::GrpcPort),
+            "traces cannot be delivered to http://localhost:4317/v1/traces over http/protobuf: this is a port for \
+             grpc, and http was spoken to it; set OTEL_EXPORTER_OTLP_PROTOCOL or \
+             OTEL_EXPORTER_OTLP_TRACES_PROTOCOL to grpc, or let OTEL_EXPORTER_OTLP_ENDPOINT or \
+             OTEL_EXPORTER_OTLP_TRACES_ENDPOINT name the port for http (usually 4318)"
+        );
+        let missing = Trouble::NoSuchPath { path: "/".to_owned(), status: "HTTP 404".to_owned() };
+        assert_eq!(
+            text(Protocol::HttpProtobuf, "http://localhost:4318", &missing),
+            "traces cannot be delivered to http://localhost:4318 over http/protobuf: the receiver has nothing at / \
+             (HTTP 404); OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is used as it is and mostly ends in /v1/traces, which \
+             is appended to OTEL_EXPORTER_OTLP_ENDPOINT"
+        );
+    }
+
+    #[test]
+    fn credentials_in_an_endpoint_are_not_told() {
+        let told = text(Protocol::Grpc, "http://me:secret@host:1/a@b", &Trouble::TimedOut);
+        assert!(told.contains(" http://host:1/a@b ") && !told.contains("secret"), "{told}");
+    }
+}
