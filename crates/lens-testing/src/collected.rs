@@ -6,7 +6,8 @@ use std::sync::Arc;
 use lens_otlp::DecodeError;
 use lens_otlp::encode::StatusCode;
 use lens_otlp::json::{put_hex, put_plain_value};
-use lens_otlp::view::{Attributes, ScopeView, SpanView, resources};
+use lens_otlp::view::logs::LogView;
+use lens_otlp::view::{AnyValue, Attributes, ScopeView, SpanView, resources};
 use serde_json::Value;
 
 /// One span as received.
@@ -101,6 +102,56 @@ pub fn decode(request: &[u8]) -> Result<Vec<CollectedSpan>, DecodeError> {
         }
     }
     Ok(spans)
+}
+
+/// A received log record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CollectedLog {
+    /// Lower-case hex, or empty.
+    pub trace_id: String,
+    /// Lower-case hex, or empty.
+    pub span_id: String,
+    /// E.g. `INFO`.
+    pub severity: String,
+    /// What it says; empty when that is no text.
+    pub body: String,
+    /// When it happened.
+    pub unix_nanos: u64,
+    /// By key.
+    pub attributes: BTreeMap<String, Value>,
+    /// Of the process.
+    pub resource: Arc<BTreeMap<String, Value>>,
+}
+
+/// Reads an encoded `ExportLogsServiceRequest`.
+///
+/// # Errors
+///
+/// When anything in it is malformed.
+pub fn decode_logs(request: &[u8]) -> Result<Vec<CollectedLog>, DecodeError> {
+    let mut logs = Vec::new();
+    for resource in resources(request) {
+        let resource = resource?;
+        let attributes = Arc::new(read_attributes(resource.attributes())?.0);
+        for scope in resource.scopes() {
+            for record in scope?.items() {
+                let log = LogView::read(record?)?;
+                logs.push(CollectedLog {
+                    trace_id: hex(log.trace_id),
+                    span_id: hex(log.span_id),
+                    severity: log.severity_text.to_owned(),
+                    body: match log.body {
+                        AnyValue::String(text) => text.to_owned(),
+                        _ => String::new(),
+                    },
+                    unix_nanos: log.time_nanos,
+                    attributes: read_attributes(log.attributes())?.0,
+                    resource: Arc::clone(&attributes),
+                });
+            }
+        }
+    }
+    Ok(logs)
 }
 
 fn hex(bytes: &[u8]) -> String {

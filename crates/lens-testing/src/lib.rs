@@ -8,7 +8,9 @@ mod memory;
 mod sink;
 mod tree;
 
-pub use collected::{CollectedEvent, CollectedLink, CollectedSpan, decode};
+pub use collected::{
+    CollectedEvent, CollectedLink, CollectedLog, CollectedSpan, decode, decode_logs,
+};
 pub use memory::{collect, collect_groups};
 pub use sink::{Counts, OtlpSink, ReceivedRequest, Reply, Signal};
 pub use tree::{TreeOptions, render_tree};

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-use crate::collected::{CollectedSpan, decode};
+use crate::collected::{CollectedLog, CollectedSpan, decode, decode_logs};
 
 /// What a request carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,6 +228,21 @@ impl OtlpSink {
                 Err(error) => panic!("the sink received a malformed request: {error}"),
             })
             .collect()
+    }
+
+    /// Accepted log records, in the order of arrival.
+    ///
+    /// # Panics
+    ///
+    /// When a request is malformed.
+    pub fn logs(&self) -> Vec<CollectedLog> {
+        let received = self.shared.lock();
+        let logs = received.requests.iter().filter(|request| request.signal == Signal::Logs);
+        logs.flat_map(|request| match decode_logs(&request.body) {
+            Ok(logs) => logs,
+            Err(error) => panic!("the sink received a malformed request: {error}"),
+        })
+        .collect()
     }
 
     /// Names of accepted metrics, sorted, each once.

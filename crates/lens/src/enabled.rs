@@ -13,6 +13,8 @@ mod group;
 mod guard;
 mod handle;
 mod ids;
+#[cfg(feature = "log")]
+mod log_bridge;
 pub mod logs;
 pub mod metrics;
 mod otlp;
@@ -24,6 +26,8 @@ mod recover;
 mod resource;
 mod sampling;
 mod span;
+#[cfg(feature = "tracing")]
+mod tracing_layer;
 mod value;
 
 pub use attributes::AttributeValue;
@@ -36,9 +40,13 @@ pub use group::{
 pub use guard::SpanGuard;
 pub use handle::{TelemetryHandle, setup_telemetry, setup_telemetry_with};
 pub use ids::{SpanId, TraceId};
+#[cfg(feature = "log")]
+pub use log_bridge::LogBridge;
 pub use pipeline::{ExportOutcome, InMemorySpans, SpanBatch, SpanExporter};
 pub use recover::{Spool, spools};
 pub use span::{Span, SpanBuilder};
+#[cfg(feature = "tracing")]
+pub use tracing_layer::TracingLayer;
 pub use value::Value;
 
 #[doc(hidden)]

@@ -31,6 +31,10 @@ pub const EXCEPTION_MESSAGE: &str = "exception.message";
 pub const ERROR_TYPE: &str = "error.type";
 /// Set on the data point that takes what exceeds the cardinality limit.
 pub const METRIC_OVERFLOW: &str = "otel.metric.overflow";
+/// What a log record is about: its module, or what its author named.
+pub const LOG_TARGET: &str = "log.target";
+/// Instrumentation scope of spans that come from `tracing`.
+pub const TRACING_SCOPE: &str = "tracing";
 /// Set on a span whose future was dropped before it was done.
 pub const CANCELLED: &str = "nemo.gym.cancelled";
 /// Set on a span that was ended by somebody else than its code.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use super::lock;
 
 /// The group that presets and `all` leave out.
-const TRACING: &str = "tracing";
+pub(super) const TRACING: &str = "tracing";
 /// The wildcard.
 const ALL: &str = "all";
 

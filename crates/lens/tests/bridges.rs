@@ -1,0 +1,75 @@
+//! What `tracing` and `log` say arrives with the ids of the span it was said in. One test: a process sets telemetry
+//! up once.
+
+use std::time::Duration;
+
+use lens::config::{ExporterKind, LensConfig, OtlpSettings, Signal};
+use lens::{Group, LogBridge, TracingLayer, managed_span};
+use lens_testing::OtlpSink;
+use tracing_subscriber::layer::SubscriberExt as _;
+
+static WORK: Group = Group::new("work");
+static GROUPS: &[&Group] = &[&WORK];
+const BUDGET: Duration = Duration::from_secs(20);
+
+#[test]
+fn spans_and_events_of_other_libraries_join_the_trace() {
+    lens::register("test", GROUPS, &[]);
+    let subscriber = tracing_subscriber::registry().with(TracingLayer::new(tracing::Level::INFO));
+    tracing::subscriber::set_global_default(subscriber).expect("the first");
+    LogBridge::new(log::LevelFilter::Info, None).install().expect("the first");
+
+    let sink = OtlpSink::start().expect("a sink");
+    let settings = |signal| OtlpSettings {
+        endpoint: sink.grpc_endpoint(),
+        ..OtlpSettings::for_signal(signal)
+    };
+    let config = LensConfig {
+        enabled: true,
+        span_groups: "work".to_owned(),
+        traces_otlp: settings(Signal::Traces),
+        logs_otlp: settings(Signal::Logs),
+        logs_exporter: ExporterKind::Otlp,
+        metrics_exporter: ExporterKind::None,
+        ..LensConfig::default()
+    };
+    let handle = lens::setup_telemetry(config).expect("starts");
+    tracing::info_span!("not asked for").in_scope(|| ());
+    assert!(handle.set_span_groups("work,tracing").is_empty());
+
+    let ids = {
+        let outer = managed_span!(WORK, "outer");
+        let theirs = tracing::info_span!("theirs", size = 3, later = tracing::field::Empty);
+        theirs.record("later", "set");
+        theirs.in_scope(|| {
+            drop(managed_span!(WORK, "inner"));
+            tracing::warn!(count = 2, "something {}", "odd");
+            tracing::debug!("below the level");
+        });
+        log::error!("plain {}", 1);
+        outer.context()
+    };
+    tracing::info!("outside");
+    assert!(handle.force_flush(BUDGET));
+
+    let spans = sink.spans();
+    let span = |name: &str| spans.iter().find(|span| span.name == name).expect("it arrived");
+    assert_eq!(spans.len(), 3, "{spans:?}");
+    assert_eq!(span("theirs").parent_id.as_ref(), Some(&span("outer").span_id));
+    assert_eq!(span("inner").parent_id.as_ref(), Some(&span("theirs").span_id));
+    assert_eq!(span("theirs").attributes["size"], 3);
+    assert_eq!(span("theirs").attributes["later"], "set");
+    assert_eq!(span("theirs").scope, "tracing");
+
+    let logs = sink.logs();
+    let bodies: Vec<&str> = logs.iter().map(|log| log.body.as_str()).collect();
+    assert_eq!(bodies, ["something odd", "plain 1", "outside"]);
+    assert_eq!(logs[0].span_id, span("theirs").span_id);
+    assert_eq!((logs[0].severity.as_str(), &logs[0].attributes["count"]), ("WARN", &2.into()));
+    assert_eq!(logs[1].span_id, ids.span_id().to_string());
+    assert_eq!(logs[1].trace_id, ids.trace_id().to_string());
+    assert_eq!(logs[2].span_id, "");
+    assert!(handle.shutdown(BUDGET));
+    let snapshot = handle.log_snapshot();
+    assert_eq!((snapshot.ended, snapshot.exported), (3, 3), "{snapshot:?}");
+}
