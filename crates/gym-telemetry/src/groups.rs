@@ -68,6 +68,8 @@ pub mod name {
     pub const VERIFY: &str = "verify";
     /// [`super::SANDBOX`].
     pub const SANDBOX: &str = "sandbox";
+    /// What libraries say through `tracing`; in no preset, and not in `all`.
+    pub const TRACING: &str = "tracing";
     /// [`super::CONCURRENCY`].
     pub const CONCURRENCY: &str = "concurrency";
 

@@ -139,7 +139,13 @@ pub fn init_telemetry(
     lens::promote_baggage_keys(semconv::PROMOTED_BAGGAGE);
     let run_id = state.run_id(&settings);
     let process = Process { server_name, server_type, resource_attributes };
-    match lens::setup_telemetry(lens_config(&settings, process, &run_id)) {
+    let config = lens_config(&settings, process, &run_id);
+    let takes_spans = (config.span_groups.split(','))
+        .any(|name| name.trim().eq_ignore_ascii_case(groups::name::TRACING));
+    if takes_spans || config.logs_exporter != lens::config::ExporterKind::None {
+        lens::install_bridges();
+    }
+    match lens::setup_telemetry(config) {
         Ok(handle) => {
             let said = groups::resolve(&settings.span_groups);
             for warning in handle.warnings() {

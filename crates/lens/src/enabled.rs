@@ -56,6 +56,20 @@ pub mod __private {
     pub use super::outcome::{Outcome, RecordAny, RecordError, RecordOpaqueError};
 }
 
+/// How the names of the threads of this crate and its client begin.
+#[cfg(feature = "tracing")]
+const OWN_THREADS: &str = "lens-";
+
+/// Takes what libraries say through `tracing` and `log` from now on, as far as the features of those names are on and
+/// the program has no subscriber or logger of its own: spans in group `tracing`, records of level INFO and worse.
+pub fn install_bridges() {
+    #[cfg(feature = "tracing")]
+    TracingLayer::new(tracing_core::Level::INFO).install();
+    #[cfg(feature = "log")]
+    // A logger that is there already stays.
+    let _ = LogBridge::new(log::LevelFilter::Info, None).install();
+}
+
 /// Locks a mutex whose data stays meaningful after a panic of another holder.
 fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)

@@ -35,6 +35,24 @@ impl TracingLayer {
         register(semconv::TRACING_SCOPE, GROUPS, &[]);
         Self { least }
     }
+
+    /// Makes it the program's subscriber, alone; false when the program has one already.
+    pub fn install(self) -> bool {
+        use tracing_subscriber::layer::SubscriberExt as _;
+        let subscriber = tracing_subscriber::registry().with(self);
+        tracing_core::dispatcher::set_global_default(tracing_core::Dispatch::new(subscriber))
+            .is_ok()
+    }
+}
+
+thread_local! {
+    /// Whether this thread is one of those that export: what it does is not to be told, or exporting would never end.
+    static EXPORTS: bool =
+        std::thread::current().name().is_some_and(|name| name.starts_with(super::OWN_THREADS));
+}
+
+fn exports() -> bool {
+    EXPORTS.try_with(|exports| *exports).unwrap_or(true)
 }
 
 /// What a `tracing` span carries of ours.
@@ -48,7 +66,7 @@ struct Ours {
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TracingLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: LayerContext<'_, S>) {
-        if !TRACING.is_enabled() {
+        if !TRACING.is_enabled() || exports() {
             return;
         }
         let Some(theirs) = context.span(id) else { return };
@@ -113,7 +131,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TracingLayer {
 
     fn on_event(&self, event: &Event<'_>, _: LayerContext<'_, S>) {
         let metadata = event.metadata();
-        if *metadata.level() > self.least || !logs::is_enabled() {
+        if *metadata.level() > self.least || !logs::is_enabled() || exports() {
             return;
         }
         let mut record = OnRecord::of(metadata);
