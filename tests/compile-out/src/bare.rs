@@ -104,3 +104,8 @@ pub fn propagation(value: u64) -> u64 {
 pub fn baggage(value: u64) -> u64 {
     work(value)
 }
+
+#[unsafe(export_name = "bare_logs")]
+pub fn logs(value: u64) -> u64 {
+    may_fail(value).unwrap_or(5)
+}

@@ -5,12 +5,13 @@
 // A guard of this build has no destructor.
 #![allow(clippy::drop_non_drop)]
 
+use lens::logs::{self, Severity};
 use lens::metrics::{Counter, Gauge, Histogram, UpDownCounter};
 use lens::{Context, Group, InSpan as _, Span, SpanKind, Value, managed_span, span, trace_fn};
 
 use crate::{Refused, Yields, block_on, may_fail, work};
 
-static GROUP: Group = Group::new("proof.group");
+static GROUP: Group = Group::new("proof.group").long_lived();
 const SIZE: &str = "proof.key.size";
 const TEXT: &str = "proof.key.text";
 
@@ -212,4 +213,15 @@ pub fn baggage(value: u64) -> u64 {
     let extra = context.baggage("proof.key.promoted").map_or(0, |text| text.len() as u64);
     let _current = context.attach();
     work(value + extra)
+}
+
+#[unsafe(export_name = "instrumented_logs")]
+pub fn logs(value: u64) -> u64 {
+    logs::emit(Severity::Info, "proof.log.begin", &[(SIZE, value.into())]);
+    may_fail(value).unwrap_or_else(|error| {
+        if logs::is_enabled() {
+            logs::emit(Severity::Error, &format!("proof.log.error {error}"), &[]);
+        }
+        5
+    })
 }

@@ -79,6 +79,7 @@ macro_rules! run_all {
             $crate::$module::bound_metrics(value),
             $crate::$module::propagation(value),
             $crate::$module::baggage(value),
+            $crate::$module::logs(value),
         ]
     }};
 }
@@ -101,4 +102,5 @@ pub const FORMS: &[&str] = &[
     "bound_metrics",
     "propagation",
     "baggage",
+    "logs",
 ];

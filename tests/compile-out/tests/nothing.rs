@@ -12,7 +12,7 @@ use compile_out::FORMS;
 const SYMBOLS: &[&str] = &["4lens", "11lens_macros", "9lens_otlp"];
 /// What every literal of a site begins with.
 const LITERALS: &[&str] =
-    &["proof.span", "proof.key", "proof.metric", "proof.event", "proof.preset"];
+    &["proof.span", "proof.key", "proof.metric", "proof.event", "proof.preset", "proof.log"];
 
 /// Runs cargo in a target directory of its own and returns its output and that directory.
 fn cargo(target: &str, arguments: &[&str]) -> (String, PathBuf) {
