@@ -1,6 +1,7 @@
 //! One HTTP connection, of either version.
 
-use std::io;
+use std::io::{self, Read as _};
+use std::os::fd::AsFd as _;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
@@ -145,6 +146,28 @@ pub(super) struct Noting {
     first: Arc<OnceLock<FirstBytes>>,
 }
 
+impl Noting {
+    fn note(&self, heard: &[u8]) {
+        if let Some(first) = heard.first_chunk() {
+            let _ = self.first.set(*first);
+        }
+    }
+
+    /// Passes the result of a write on. A receiver that says why it hangs up is heard even when it has hung up.
+    fn written<T>(&self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if matches!(written, Poll::Ready(Err(_))) && self.first.get().is_none() {
+            let mut heard = [0; size_of::<FirstBytes>()];
+            // Past the runtime, which need not know yet that there is something; the socket does not block.
+            let stream = self.stream.as_fd().try_clone_to_owned();
+            let read = stream.map(std::net::TcpStream::from).and_then(|mut s| s.read(&mut heard));
+            if let Ok(bytes) = read {
+                self.note(&heard[..bytes]);
+            }
+        }
+        written
+    }
+}
+
 impl AsyncRead for Noting {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -153,10 +176,8 @@ impl AsyncRead for Noting {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if self.first.get().is_none()
-            && let Some(first) = buffer.filled()[before..].first_chunk()
-        {
-            let _ = self.first.set(*first);
+        if self.first.get().is_none() {
+            self.note(&buffer.filled()[before..]);
         }
         polled
     }
@@ -168,7 +189,8 @@ impl AsyncWrite for Noting {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.written(written)
     }
 
     fn poll_write_vectored(
@@ -176,7 +198,8 @@ impl AsyncWrite for Noting {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.written(written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -102,3 +102,66 @@ fn put_histogram_point(out: &mut String, point: HistogramPointView<'_>) -> Resul
     out.push('}');
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode::{Scope, put_key_value, put_request};
+    use crate::metrics::{
+        HistogramPoint, Identity, Interval, NumberPoint, POINT_ATTRIBUTES, Temporality, put_gauge,
+        put_histogram, put_sum,
+    };
+
+    #[test]
+    fn metrics_have_the_fields_of_the_specification() {
+        let interval = Interval { start_nanos: 1, end_nanos: 2 };
+        let identity = |name| Identity { name, unit: "s", description: "d" };
+        let mut attributes = Vec::new();
+        put_key_value(&mut attributes, POINT_ATTRIBUTES, "k", "v");
+        let int = NumberPoint { attributes: &attributes, value: Number::Int(-3) };
+        let double = NumberPoint { attributes: &[], value: Number::Double(0.5) };
+        let histogram = HistogramPoint {
+            attributes: &[],
+            count: 3,
+            sum: 4.5,
+            buckets: &[1, 2],
+            min_max: Some((0.5, 2.0)),
+        };
+        let mut items = Vec::new();
+        let cumulative = Temporality::Cumulative;
+        put_sum(&mut items, &identity("sum"), interval, cumulative, true, [int].into_iter());
+        put_gauge(&mut items, &identity("gauge"), interval, [double].into_iter());
+        let points = [histogram].into_iter();
+        put_histogram(&mut items, &identity("histogram"), interval, cumulative, &[1.0], points);
+        let mut request = Vec::new();
+        let scope = Scope { name: "gym", version: "1" };
+        put_request(&mut request, &[], std::iter::once((scope, items.as_slice())));
+        let json = encode_metrics_request(&request).expect("valid request");
+        let json: serde_json::Value = serde_json::from_str(&json).expect("valid JSON");
+
+        let times = |mut point: serde_json::Value| {
+            point["startTimeUnixNano"] = "1".into();
+            point["timeUnixNano"] = "2".into();
+            point
+        };
+        let attribute = serde_json::json!({"key": "k", "value": {"stringValue": "v"}});
+        let sum = times(serde_json::json!({"attributes": [attribute], "asInt": "-3"}));
+        let gauge = times(serde_json::json!({"attributes": [], "asDouble": 0.5}));
+        let histogram = times(serde_json::json!({
+            "attributes": [], "count": "3", "sum": 4.5, "bucketCounts": ["1", "2"],
+            "explicitBounds": [1.0], "min": 0.5, "max": 2.0,
+        }));
+        let expected = serde_json::json!([
+            {
+                "name": "sum", "description": "d", "unit": "s",
+                "sum": {"dataPoints": [sum], "aggregationTemporality": 2, "isMonotonic": true},
+            },
+            {"name": "gauge", "description": "d", "unit": "s", "gauge": {"dataPoints": [gauge]}},
+            {
+                "name": "histogram", "description": "d", "unit": "s",
+                "histogram": {"dataPoints": [histogram], "aggregationTemporality": 2},
+            },
+        ]);
+        assert_eq!(json["resourceMetrics"][0]["scopeMetrics"][0]["metrics"], expected);
+    }
+}

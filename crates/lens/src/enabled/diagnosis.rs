@@ -74,7 +74,11 @@ impl Diagnosis {
                 Protocol::HttpProtobuf.as_str()
             ),
             Trouble::ClosedEarly | Trouble::Broken(_) => {
-                format!("does the receiver speak what {protocol} says?")
+                let usual = match self.protocol {
+                    Protocol::Grpc => 4317,
+                    Protocol::HttpProtobuf | Protocol::HttpJson => 4318,
+                };
+                format!("does the receiver speak what {protocol} says (usual port: {usual})?")
             }
             Trouble::Credentials(_) => {
                 let headers = self.variable(vars::OTEL_EXPORTER_OTLP_HEADERS);
