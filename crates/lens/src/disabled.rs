@@ -420,6 +420,16 @@ pub fn setup_telemetry(config: LensConfig) -> Result<TelemetryHandle, SetupError
     if config.enabled { Err(SetupError::NotCompiledIn) } else { Ok(TelemetryHandle(())) }
 }
 
+/// Nothing: no buffer is read without telemetry.
+pub fn spools(_folder: &std::path::Path) -> Vec<crate::Spool> {
+    Vec::new()
+}
+
+/// Nothing, as [`spools`].
+pub fn leftovers(_folder: &std::path::Path) -> Vec<crate::Leftover> {
+    Vec::new()
+}
+
 /// A handle to nothing.
 #[derive(Clone, Debug)]
 pub struct TelemetryHandle(());

@@ -42,8 +42,9 @@ pub use handle::{TelemetryHandle, setup_telemetry, setup_telemetry_with};
 pub use ids::{SpanId, TraceId};
 #[cfg(feature = "log")]
 pub use log_bridge::LogBridge;
+pub use pipeline::leftovers;
 pub use pipeline::{ExportOutcome, InMemorySpans, SpanBatch, SpanExporter};
-pub use recover::{Spool, spools};
+pub use recover::spools;
 pub use span::{Span, SpanBuilder};
 #[cfg(feature = "tracing")]
 pub use tracing_layer::TracingLayer;

@@ -38,6 +38,7 @@ pub mod env_vars;
 pub mod semconv;
 
 mod macros;
+mod spool;
 
 #[cfg(not(feature = "enable"))]
 mod disabled;
@@ -50,6 +51,7 @@ mod enabled;
 pub use enabled::*;
 
 pub use lens_macros::trace_fn;
+pub use spool::{Leftover, Spool};
 
 /// Whether this build contains telemetry at all (the feature `enable`).
 pub const COMPILED_IN: bool = cfg!(feature = "enable");
@@ -90,6 +92,8 @@ pub struct PipelineSnapshot {
     pub queued: u64,
     /// Spans of dead processes that were delivered from here; they ended elsewhere.
     pub recovered: u64,
+    /// Spans of dead processes that a receiver refused, or that could not be read.
+    pub unrecovered: u64,
     /// Long-lived spans that would not be found if the process died inside them: there was no room for more.
     pub unrecorded: u64,
     /// Bytes of the buffer.

@@ -5,8 +5,8 @@
 //! before its parent, and steps only where the wall clock itself stepped. A span's end is its start plus the counter's
 //! difference at the measured rate, whatever the wall clock does meanwhile.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::lock;
@@ -112,6 +112,14 @@ static CLOCK: Clock = Clock::unset();
 
 /// Where the measurement of the counter's rate began; whoever holds it may anchor.
 static ORIGIN: Mutex<Option<(u64, Instant)>> = Mutex::new(None);
+
+/// Keeps every thread from anchoring.
+pub(super) type Held = MutexGuard<'static, Option<(u64, Instant)>>;
+
+/// Waits until no other thread anchors, and lets none begin.
+pub(super) fn hold() -> Held {
+    lock(&ORIGIN)
+}
 
 fn wall_nanos() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Span groups: static switches, and the registry that turns names into switches.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use super::lock;
 
@@ -63,7 +63,7 @@ impl Group {
 pub type Preset = (&'static str, &'static [&'static str]);
 
 #[derive(Debug)]
-struct Registry {
+pub(super) struct Registry {
     /// Index = scope; 0 is lens itself.
     namespaces: Vec<&'static str>,
     groups: Vec<&'static Group>,
@@ -78,6 +78,14 @@ static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
     presets: Vec::new(),
     spec: None,
 });
+
+/// Keeps every other thread from the registry.
+pub(super) type Held = MutexGuard<'static, Registry>;
+
+/// Waits until no other thread is in the registry, and lets none in.
+pub(super) fn hold() -> Held {
+    lock(&REGISTRY)
+}
 
 /// Makes groups and presets known under a namespace, which becomes the instrumentation scope of their spans.
 ///

@@ -90,14 +90,16 @@ pub fn setup_telemetry_with(
     let pipeline = if exporters.is_empty() && otlp.is_none() {
         None
     } else {
+        // Only OTLP has somebody who could ship what a dead process left.
+        let spools = otlp.is_some();
         let parts = pipeline::Parts {
             kind: Kind::Spans,
             settings: config.batch,
             resource: resource.clone(),
             exporters,
             otlp,
-            ring_file: ring_file(&config, Kind::Spans, &mut warnings),
-            overflow: overflow_folder(&config, Kind::Spans),
+            ring_file: ring_file(&config, Kind::Spans).filter(|_| spools),
+            overflow: overflow_folder(&config, Kind::Spans).filter(|_| spools),
         };
         let (pipeline, warning) = Pipeline::start(parts)?;
         warnings.extend(warning);
@@ -111,7 +113,7 @@ pub fn setup_telemetry_with(
                 resource: resource.clone(),
                 exporters: Vec::new(),
                 otlp: Some(OtlpBatches::logs(client, &config)?),
-                ring_file: ring_file(&config, Kind::Logs, &mut warnings),
+                ring_file: ring_file(&config, Kind::Logs),
                 overflow: overflow_folder(&config, Kind::Logs),
             };
             let (pipeline, warning) = Pipeline::start(parts)?;
@@ -149,22 +151,10 @@ fn path_part(text: &str) -> String {
 }
 
 /// Where this process's ring is to be; `None` when it is to be in anonymous memory.
-fn ring_file(config: &LensConfig, kind: Kind, warnings: &mut Vec<String>) -> Option<PathBuf> {
+fn ring_file(config: &LensConfig, kind: Kind) -> Option<PathBuf> {
     let folder = config.spool.ring_folder.as_deref()?;
     let run = folder.join(recover::FOLDER).join(path_part(&config.spool.run_id));
-    match pipeline::create_private(&run) {
-        Ok(()) => {
-            let name = process_name(config, kind);
-            Some(run.join(name).with_extension(recover::EXTENSION))
-        }
-        Err(error) => {
-            let run = run.display();
-            warnings.push(format!(
-                "spans would not survive a killed process: {run} cannot be made: {error}"
-            ));
-            None
-        }
-    }
+    Some(run.join(process_name(config, kind)).with_extension(recover::EXTENSION))
 }
 
 /// Where this process's undeliverable requests go.
@@ -218,7 +208,10 @@ impl TelemetryHandle {
     /// `timeout`. A flush waits for its delivery.
     pub fn adopt_dead(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
-        self.own().is_none_or(|inner| inner.pipelines().all(|pipeline| pipeline.adopt(deadline)))
+        let Some(inner) = self.own() else { return true };
+        let asked: Vec<_> =
+            inner.pipelines().map(|pipeline| (pipeline, pipeline.begin_adopt())).collect();
+        asked.iter().all(|(pipeline, ticket)| pipeline.wait_adopted(*ticket, deadline))
     }
 
     /// Whether anything leaves this process.

@@ -134,6 +134,8 @@ struct Counters {
     spool_full: AtomicU64,
     /// Items of dead processes that were delivered.
     recovered: AtomicU64,
+    /// Items of dead processes that a receiver refused, or whose file cannot be read.
+    unrecovered: AtomicU64,
     /// Long-lived spans that have no start record.
     unrecorded: AtomicU64,
     /// Exports that failed.
@@ -320,6 +322,7 @@ impl Pipeline {
             spooled,
             queued: ended.saturating_sub(gone),
             recovered: read(&counters.recovered),
+            unrecovered: read(&counters.unrecovered),
             unrecorded: read(&counters.unrecorded),
             buffer_bytes: self.ring.memory().bytes() as u64,
             buffer_fill: self.fill(),
@@ -346,14 +349,19 @@ impl Pipeline {
         self.wait(deadline, |control| control.flush_done >= ticket)
     }
 
-    /// Asks for what dead processes left to be taken over; waits until that is found, not until it is delivered.
-    pub(super) fn adopt(&self, deadline: Instant) -> bool {
+    /// Asks for what dead processes left to be taken over; returns the ticket to wait with.
+    pub(super) fn begin_adopt(&self) -> u64 {
         let ticket = {
             let mut control = lock(&self.control);
             control.adopt_asked += 1;
             control.adopt_asked
         };
         self.unpark();
+        ticket
+    }
+
+    /// Waits until what the dead left is found, not until it is delivered.
+    pub(super) fn wait_adopted(&self, ticket: u64, deadline: Instant) -> bool {
         self.wait(deadline, |control| control.adopt_done >= ticket)
     }
 
@@ -400,7 +408,11 @@ fn map(
         })
     };
     let Some(path) = path else { return Ok((anonymous()?, None)) };
-    match Mapping::create(path, slots, kind as u32) {
+    let create = || {
+        // A run's folder is made by its first process and goes with its last.
+        in_folder(path.parent(), || Mapping::create(path, slots, kind as u32))
+    };
+    match create() {
         Ok(mapping) => Ok((mapping, None)),
         Err(error) => {
             let warning = format!(
@@ -412,7 +424,9 @@ fn map(
     }
 }
 
-pub(super) use overflow::create_private;
+use overflow::in_folder;
+pub use overflow::leftovers;
+pub(super) use overflow::{ABANDONED, is_locked, is_older, newest};
 
 /// How often the exporter's thread looks up by itself: it says that the process is alive, and sees what is due.
 const TICK: Duration = Duration::from_millis(100);

@@ -5,29 +5,34 @@
 //! known to have lived, and marked `nemo.span.truncated`.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
 use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use lens_otlp::encode::{SPAN_ATTRIBUTES, put_key_value};
-use lens_otlp::view::SpanView;
+use lens_otlp::view::{SpanView, resources};
 use lens_otlp::wire::put_fixed64;
 use rustix::fs::{FlockOperation, flock};
 
-use super::pipeline::Kind;
 use super::pipeline::gather::{Gathered, frame};
-use super::raw::mapping::{MAGIC, VERSION, at, slots_at};
+use super::pipeline::{ABANDONED, Kind, is_locked, is_older, newest};
+use super::raw::mapping::{MAGIC, UNFINISHED, VERSION, at, slots_at};
 use super::raw::records::{RECORD_BYTES, RECORD_HEAD};
 use super::raw::ring::state;
 use crate::semconv;
+use crate::spool::Spool;
 
 /// Folder of all rings below the spool folder.
 pub(super) const FOLDER: &str = "nemo-gym";
 /// Extension of a ring's file.
 pub(super) const EXTENSION: &str = "ring";
-/// Notes in the file: a resource, or a scope's number and name.
+/// Notes in the file: a resource, a scope's number and name, or the folder of undeliverable requests.
 pub(super) const NOTE_RESOURCE: u8 = 1;
 pub(super) const NOTE_SCOPE: u8 = 2;
+pub(super) const NOTE_OVERFLOW: u8 = 3;
 /// Field number of `Span.end_time_unix_nano`.
 const END_TIME: u8 = 8;
 /// Words of a slot's header, by their place.
@@ -48,25 +53,6 @@ pub(super) fn note(kind: u8, number: u16, content: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What a process keeps, or left behind, in the spool folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spool {
-    /// The file.
-    pub path: PathBuf,
-    /// The run that it belongs to.
-    pub run_id: String,
-    /// The process.
-    pub pid: u32,
-    /// Whether its owner still runs.
-    pub is_alive: bool,
-    /// Spans (or log records) that ended and were not acknowledged.
-    pub waiting: usize,
-    /// Spans that were open.
-    pub open: usize,
-    /// When the owner was last seen alive, in nanoseconds since the epoch.
-    pub seen_nanos: u64,
-}
-
 /// What is in a spool folder, by run and file.
 pub fn spools(folder: &Path) -> Vec<Spool> {
     let read = |path: PathBuf| {
@@ -75,7 +61,8 @@ pub fn spools(folder: &Path) -> Vec<Spool> {
         Some(Spool {
             run_id,
             pid: ring.word(at::PID)?,
-            is_alive: !is_dead(&path),
+            is_alive: is_locked(&path),
+            is_logs: ring.kind() == Some(Kind::Logs),
             waiting: ring.waiting(),
             open: ring.open_spans().len(),
             seen_nanos: ring.clock(),
@@ -87,6 +74,10 @@ pub fn spools(folder: &Path) -> Vec<Spool> {
 
 /// The rings' files below a spool folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
+    with_extension(folder, EXTENSION)
+}
+
+fn with_extension(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = |folder: &Path| {
         let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
         entries.map(|entry| entry.path()).collect::<Vec<_>>()
@@ -94,48 +85,65 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = entries(&folder.join(FOLDER))
         .iter()
         .flat_map(|run| entries(run))
-        .filter(|path| path.extension().is_some_and(|extension| extension == EXTENSION))
+        .filter(|path| path.extension().is_some_and(|found| found == extension))
         .collect();
     files.sort();
     files
-}
-
-fn is_dead(path: &Path) -> bool {
-    File::open(path)
-        .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
 }
 
 /// The ring of a dead process, locked against others who look.
 #[derive(Debug)]
 pub(super) struct Dead {
     path: PathBuf,
-    _lock: File,
+    file: File,
     ring: Ring,
 }
+
+/// Words of a dead process's file that say of a request that it was delivered.
+pub(super) type Settled = Vec<(u64, u32)>;
 
 /// One request to send for the dead.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Remains {
     pub(super) request: Vec<u8>,
     pub(super) items: usize,
+    pub(super) settled: Settled,
 }
 
 impl Dead {
     /// The dead of a spool folder whose rings carry `kind`; nobody else gets them while these live.
     pub(super) fn find(folder: &Path, kind: Kind) -> Vec<Self> {
+        let is_cut = |path: &PathBuf| {
+            path.metadata().is_ok_and(|metadata| metadata.len() < at::HEADERS as u64)
+        };
+        // Its maker died over it, or is at it right now; or nothing that could be read is left of it.
+        let mut useless = with_extension(folder, UNFINISHED);
+        useless.extend(files(folder).into_iter().filter(is_cut));
+        for path in useless {
+            if is_older(&path, ABANDONED) && !is_locked(&path) {
+                remove(&path);
+            }
+        }
         files(folder).into_iter().filter_map(|path| Self::take(path, kind)).collect()
     }
 
     fn take(path: PathBuf, kind: Kind) -> Option<Self> {
-        let lock = File::open(&path).ok()?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
+        let mut file = OpenOptions::new().read(true).write(true).open(&path).ok()?;
+        // Who looks for the other kind must find it free.
+        let mut head = [0; at::KIND + 4];
+        file.read_exact_at(&mut head, 0).ok()?;
+        let word = |at: usize| head.get(at..)?.first_chunk().copied().map(u32::from_le_bytes);
+        // What another version wrote is for another version to read.
+        let is_ours = head.starts_with(&MAGIC) && word(at::VERSION) == Some(VERSION);
+        if !is_ours || word(at::KIND) != Some(kind as u32) || !is_own(&file) {
+            return None;
+        }
+        flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
         // Removed by somebody who was faster: the lock is on a file without a name.
         path.exists().then_some(())?;
-        let Some(ring) = Ring::read(&path) else {
-            remove(&path);
-            return None;
-        };
-        (ring.kind() == Some(kind)).then_some(Self { path, _lock: lock, ring })
+        let mut ring = Ring::read_from(&mut file)?;
+        ring.find_moved(kind);
+        Some(Self { path, file, ring })
     }
 
     /// What it left, in requests of about `max_bytes`.
@@ -143,10 +151,22 @@ impl Dead {
         self.ring.remains(max_bytes)
     }
 
+    /// Notes that a request was delivered, so that it does not go out again if this process dies before the last one.
+    pub(super) fn settle(&self, settled: &Settled) {
+        for (at, word) in settled {
+            let _ = self.file.write_all_at(&word.to_le_bytes(), *at);
+        }
+    }
+
     /// Removes the file: everything in it is safe elsewhere.
     pub(super) fn remove(&self) {
         remove(&self.path);
     }
+}
+
+/// Whether a file is of this process's user; in a folder that everybody may write to it need not be.
+fn is_own(file: &File) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.uid() == rustix::process::geteuid().as_raw())
 }
 
 /// Removes a ring and the run's folder, if it was the last.
@@ -163,24 +183,49 @@ struct Ring {
     bytes: Vec<u8>,
     slots: u32,
     slot_bytes: usize,
+    slots_at: usize,
+    /// Spans that are in a file too: the owner died before it could acknowledge them.
+    moved: HashSet<[u8; 8]>,
+}
+
+/// One item that ended.
+struct Frame<'a> {
+    slot: u32,
+    end: u32,
+    scope: u16,
+    item: &'a [u8],
 }
 
 /// One span that was open.
 struct OpenSpan<'a> {
+    /// Where the file says that it is.
+    state_at: u64,
     scope: u16,
     message: &'a [u8],
 }
 
 impl Ring {
     fn read(path: &Path) -> Option<Self> {
+        Self::read_from(&mut File::open(path).ok()?)
+    }
+
+    /// Reads what is there: of a file that was cut, the slots that are whole.
+    fn read_from(file: &mut File) -> Option<Self> {
         let mut bytes = Vec::new();
-        File::open(path).ok()?.read_to_end(&mut bytes).ok()?;
-        let mut ring = Self { bytes, slots: 0, slot_bytes: 0 };
+        file.read_to_end(&mut bytes).ok()?;
+        Self::of(bytes)
+    }
+
+    fn of(bytes: Vec<u8>) -> Option<Self> {
+        let mut ring = Self { bytes, slots: 0, slot_bytes: 0, slots_at: 0, moved: HashSet::new() };
         (ring.bytes.get(..8)? == MAGIC && ring.word(at::VERSION)? == VERSION).then_some(())?;
-        ring.slots = ring.word(at::SLOTS)?;
+        let headers = ring.bytes.len().checked_sub(at::HEADERS)? / word::HEADER_BYTES;
+        let slots = ring.word(at::SLOTS)?;
+        ring.slots = slots.min(u32::try_from(headers).unwrap_or(u32::MAX));
         ring.slot_bytes = ring.word(at::SLOT_BYTES)? as usize;
-        let len = slots_at(ring.slots).checked_add(ring.slot_bytes * ring.slots as usize)?;
-        (ring.bytes.len() >= len).then_some(ring)
+        // Slots begin where the headers of all of them end, also of those that are cut off.
+        ring.slots_at = slots_at(slots);
+        Some(ring)
     }
 
     fn word(&self, at: usize) -> Option<u32> {
@@ -204,8 +249,12 @@ impl Ring {
         self.word(at::HEADERS + slot as usize * word::HEADER_BYTES + word).unwrap_or(0)
     }
 
+    fn slot_at(&self, slot: u32) -> usize {
+        self.slots_at + slot as usize * self.slot_bytes
+    }
+
     fn slot(&self, slot: u32) -> &[u8] {
-        let place = slots_at(self.slots) + slot as usize * self.slot_bytes;
+        let place = self.slot_at(slot);
         self.bytes.get(place..place + self.slot_bytes).unwrap_or_default()
     }
 
@@ -219,21 +268,40 @@ impl Ring {
         slots
     }
 
-    /// Frames of a slot from `from` on.
-    fn frames(&self, slot: u32, from: u32) -> impl Iterator<Item = (u16, &[u8])> {
+    /// Frames of a slot from `from` on, each with the place of its end.
+    fn frames(&self, slot: u32, from: u32) -> impl Iterator<Item = Frame<'_>> {
         let committed = (self.header(slot, word::COMMITTED) as usize).min(self.slot_bytes);
         let mut rest = self.slot(slot).get(from as usize..committed).unwrap_or_default();
+        let mut end = from;
         std::iter::from_fn(move || {
             let (scope, item, len) = frame(rest)?;
             rest = &rest[len..];
-            Some((scope, item))
+            end += len as u32;
+            Some(Frame { slot, end, scope, item })
         })
     }
 
-    fn unacknowledged(&self) -> impl Iterator<Item = (u16, &[u8])> {
+    fn unacknowledged(&self) -> impl Iterator<Item = Frame<'_>> {
         self.slots_in([state::OPEN, state::SEALED])
             .into_iter()
             .flat_map(|slot| self.frames(slot, self.header(slot, word::ACKNOWLEDGED)))
+    }
+
+    /// Only the file that was written last can be one whose items are not all acknowledged.
+    fn find_moved(&mut self, kind: Kind) {
+        let folder = self.notes().find(|(kind, ..)| *kind == NOTE_OVERFLOW);
+        let folder = folder.map(|(_, _, folder)| PathBuf::from(OsStr::from_bytes(folder)));
+        let Some(request) = folder.and_then(|folder| newest(&folder, kind)) else { return };
+        let ids = resources(&request)
+            .flatten()
+            .flat_map(|resource| resource.scopes().flatten())
+            .flat_map(|scope| scope.spans().flatten())
+            .filter_map(|span| span.span_id.try_into().ok());
+        self.moved = ids.collect();
+    }
+
+    fn is_moved(&self, item: &[u8]) -> bool {
+        !self.moved.is_empty() && span_id(item).is_some_and(|id| self.moved.contains(&id))
     }
 
     fn waiting(&self) -> usize {
@@ -245,14 +313,17 @@ impl Ring {
         let pages = self.slots_in([state::RECORDS, state::RECORDS_SEALED]);
         let mut open: Vec<OpenSpan<'_>> = pages
             .into_iter()
-            .flat_map(|slot| self.slot(slot).chunks_exact(RECORD_BYTES))
-            .filter_map(|record| {
+            .flat_map(|slot| {
+                let places = (self.slot_at(slot) as u64..).step_by(RECORD_BYTES);
+                places.zip(self.slot(slot).chunks_exact(RECORD_BYTES))
+            })
+            .filter_map(|(state_at, record)| {
                 let (head, content) = record.split_at_checked(RECORD_HEAD)?;
                 let number = |at: usize| head.get(at..at + 4)?.first_chunk().copied();
                 let is_open = u32::from_le_bytes(number(0)?) != 0;
                 let message = content.get(..u32::from_le_bytes(number(4)?) as usize)?;
                 let scope = u16::from_le_bytes([head[8], head[9]]);
-                is_open.then_some(OpenSpan { scope, message })
+                is_open.then_some(OpenSpan { state_at, scope, message })
             })
             .collect();
         if !open.is_empty() {
@@ -260,59 +331,61 @@ impl Ring {
                 .slots_in([state::OPEN, state::SEALED])
                 .into_iter()
                 .flat_map(|slot| self.frames(slot, 0))
-                .filter_map(|(_, span)| span_id(span))
+                .filter_map(|ended| span_id(ended.item))
                 .collect();
             open.retain(|open| span_id(open.message).is_some_and(|id| !ended.contains(&id)));
         }
         open
     }
 
-    /// Resource, and names of scopes by number.
-    fn notes(&self) -> (&[u8], Vec<(u16, &str)>) {
+    /// Kind, number and content of each note.
+    fn notes(&self) -> impl Iterator<Item = (u8, u16, &[u8])> {
         let noted = self.word(at::NOTED).unwrap_or(0) as usize;
         let mut rest = self.bytes.get(at::NOTES..at::NOTES + noted).unwrap_or_default();
-        let (mut resource, mut scopes) = (&[] as &[u8], Vec::new());
-        while let Some((&[kind, low, high, ref len @ ..], tail)) = rest.split_first_chunk::<7>() {
-            let Some((content, tail)) = tail.split_at_checked(u32::from_le_bytes(*len) as usize)
-            else {
-                break;
-            };
+        std::iter::from_fn(move || {
+            let (&[kind, low, high, ref len @ ..], tail) = rest.split_first_chunk::<7>()?;
+            let (content, tail) = tail.split_at_checked(u32::from_le_bytes(*len) as usize)?;
             rest = tail;
-            match kind {
-                NOTE_RESOURCE => resource = content,
-                NOTE_SCOPE => scopes.push((
-                    u16::from_le_bytes([low, high]),
-                    std::str::from_utf8(content).unwrap_or_default(),
-                )),
-                _ => {}
-            }
-        }
-        (resource, scopes)
+            Some((kind, u16::from_le_bytes([low, high]), content))
+        })
     }
 
     fn remains(&self, max_bytes: usize) -> Vec<Remains> {
-        let (resource, scopes) = self.notes();
+        let resource = self.notes().find(|(kind, ..)| *kind == NOTE_RESOURCE);
+        let resource = resource.map_or(&[] as &[u8], |(_, _, resource)| resource);
         let name_of = |scope: u16| {
-            let named = scopes.iter().find(|(number, _)| *number == scope);
-            let name = named.map_or("lens", |(_, name)| *name);
-            (name.to_owned(), env!("CARGO_PKG_VERSION").to_owned())
+            let named =
+                self.notes().find(|(kind, number, _)| (*kind, *number) == (NOTE_SCOPE, scope));
+            let name = named.and_then(|(_, _, name)| std::str::from_utf8(name).ok());
+            (name.unwrap_or("lens").to_owned(), env!("CARGO_PKG_VERSION").to_owned())
         };
         let mut remains = Vec::new();
         let mut gathered = Gathered::default();
+        let mut settled = Settled::new();
         let mut last_nanos = self.clock();
-        let mut add = |scope, item: &[u8]| {
+        let mut add = |scope, item: &[u8], (at, word): (u64, u32)| {
             if gathered.items > 0 && gathered.bytes() + item.len() > max_bytes {
-                let gathered = std::mem::take(&mut gathered);
+                let (gathered, settled) =
+                    (std::mem::take(&mut gathered), std::mem::take(&mut settled));
                 let items = gathered.items;
-                remains.push(Remains { request: gathered.into_request(resource, name_of), items });
+                let request = gathered.into_request(resource, name_of);
+                remains.push(Remains { request, items, settled });
             }
             gathered.add(scope, item);
+            // Of one place the last word counts.
+            settled.pop_if(|(known, _)| *known == at);
+            settled.push((at, word));
         };
-        for (scope, item) in self.unacknowledged() {
+        for Frame { slot, end, scope, item } in self.unacknowledged() {
+            if self.is_moved(item) {
+                continue;
+            }
             if let Ok(span) = SpanView::read(item) {
                 last_nanos = last_nanos.max(span.end_nanos);
             }
-            add(scope, item);
+            let acknowledged =
+                at::HEADERS + slot as usize * word::HEADER_BYTES + word::ACKNOWLEDGED;
+            add(scope, item, (acknowledged as u64, end));
         }
         for open in self.open_spans() {
             let start = SpanView::read(open.message).map_or(0, |span| span.start_nanos);
@@ -320,11 +393,12 @@ impl Ring {
             // The last of a field counts.
             put_fixed64(&mut message, END_TIME, last_nanos.max(start));
             put_key_value(&mut message, SPAN_ATTRIBUTES, semconv::TRUNCATED, &true);
-            add(open.scope, &message);
+            add(open.scope, &message, (open.state_at, 0));
         }
         if gathered.items > 0 {
             let items = gathered.items;
-            remains.push(Remains { request: gathered.into_request(resource, name_of), items });
+            let request = gathered.into_request(resource, name_of);
+            remains.push(Remains { request, items, settled });
         }
         remains
     }

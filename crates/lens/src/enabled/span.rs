@@ -15,6 +15,7 @@ use super::clock::{self, Ticks};
 use super::context::{Context, Shared, SpanContext};
 use super::group::Group;
 use super::pipeline::writer::{self, Ended, StartRecord};
+use super::raw::fork;
 use super::sampling;
 use super::value::Value;
 use crate::SpanKind;
@@ -45,6 +46,8 @@ enum Mode {
 struct Recording {
     mode: Mode,
     scope: u16,
+    /// The process that started it, as far as `fork` is concerned.
+    generation: u64,
     context: SpanContext,
     shared: Option<Arc<Shared>>,
     name: Cow<'static, str>,
@@ -115,6 +118,7 @@ impl Recording {
         Box::new(Self {
             mode: Mode::Recording,
             scope: 0,
+            generation: 0,
             context: SpanContext::default(),
             shared: None,
             name: Cow::Borrowed(""),
@@ -162,13 +166,14 @@ impl Recording {
 
     #[inline(always)]
     fn finish(mut self: Box<Self>, end_nanos: Option<u64>) {
-        if self.mode == Mode::Recording {
+        // A copy in a forked child is not the child's to export.
+        if self.mode == Mode::Recording && self.generation == fork::generation() {
             let end_nanos = end_nanos.unwrap_or_else(|| self.end_now_nanos());
             self.with_ended(end_nanos, |ended| writer::push(self.scope, ended));
-            // Only now: whoever finds the process dead in between finds the span twice rather than not at all.
-            if let Some(record) = self.record.take() {
-                record.close();
-            }
+        }
+        // Only now: whoever finds the process dead in between finds the span twice rather than not at all.
+        if let Some(record) = self.record.take() {
+            record.close();
         }
         self.recycle();
     }
@@ -393,6 +398,7 @@ impl Span {
         let mut recording = Recording::empty();
         recording.mode = Mode::Recording;
         recording.scope = group.scope();
+        recording.generation = fork::generation();
         recording.context = context;
         recording.name = name;
         match start_nanos {

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::overflow::{self, Chunk};
-use crate::enabled::recover::Dead;
+use crate::enabled::recover::{Dead, Settled};
 
 /// One request and where it is kept meanwhile.
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ pub(super) enum Waiting {
     /// A file of the overflow folder.
     File(Chunk),
     /// What a dead process left; its ring goes when the last of its requests is delivered.
-    Remains { request: Arc<Vec<u8>>, items: usize, dead: Arc<Dead> },
+    Remains { request: Arc<Vec<u8>>, items: usize, settled: Settled, dead: Arc<Dead> },
 }
 
 impl Waiting {
@@ -68,9 +68,12 @@ impl Backlog {
             dead.remove();
         }
         for remains in remains {
-            let request = Arc::new(remains.request);
-            let dead = Arc::clone(&dead);
-            self.waiting.push_back(Waiting::Remains { request, items: remains.items, dead });
+            self.waiting.push_back(Waiting::Remains {
+                request: Arc::new(remains.request),
+                items: remains.items,
+                settled: remains.settled,
+                dead: Arc::clone(&dead),
+            });
         }
     }
 
@@ -81,10 +84,12 @@ impl Backlog {
     /// Takes the front out: it is settled. A ring whose last request it was is removed.
     pub(super) fn settle_front(&mut self) -> Option<Waiting> {
         let settled = self.waiting.pop_front()?;
-        if let Waiting::Remains { dead, .. } = &settled
-            && Arc::strong_count(dead) == 1
-        {
-            dead.remove();
+        if let Waiting::Remains { dead, settled, .. } = &settled {
+            if Arc::strong_count(dead) == 1 {
+                dead.remove();
+            } else {
+                dead.settle(settled);
+            }
         }
         Some(settled)
     }

@@ -100,16 +100,9 @@ impl Worker {
         let spool_folder = (parts.ring_file.as_deref())
             .and_then(|file| file.parent()?.parent()?.parent())
             .map(std::path::Path::to_owned);
-        let overflow = parts.overflow.as_deref().and_then(|folder| {
-            let process = folder.file_name()?.to_str()?;
-            let max_bytes = parts.settings.max_spool_bytes;
-            Overflow::open(folder.parent()?, process, parts.kind, max_bytes)
-                .inspect_err(|error| {
-                    SPOOL_BROKEN
-                        .say(&format!("nothing can be spooled to {}: {error}", folder.display()));
-                })
-                .ok()
-        });
+        let max_spool_bytes = parts.settings.max_spool_bytes;
+        let overflow =
+            parts.overflow.map(|folder| Overflow::new(folder, parts.kind, max_spool_bytes));
         let now = Instant::now();
         let mut worker = Self {
             pipeline,
@@ -135,6 +128,10 @@ impl Worker {
         };
         let mapping = pipeline.ring.memory();
         mapping.note(&recover::note(recover::NOTE_RESOURCE, 0, &worker.resource));
+        if let Some(overflow) = &worker.overflow {
+            let folder = overflow.folder().as_os_str().as_encoded_bytes();
+            mapping.note(&recover::note(recover::NOTE_OVERFLOW, 0, folder));
+        }
         worker.note_scopes();
         mapping.set_clock(clock::now_unix_nanos());
         Ok(worker)
@@ -442,7 +439,12 @@ impl Worker {
             overflow.remove(chunk);
         }
         if waiting.is_adopted() {
-            counters.recovered.fetch_add(items, Ordering::Release);
+            let recovered = match outcome {
+                ExportOutcome::Exported { rejected } => items - rejected.min(items),
+                ExportOutcome::Rejected | ExportOutcome::Failed => 0,
+            };
+            counters.recovered.fetch_add(recovered, Ordering::Release);
+            counters.unrecovered.fetch_add(items - recovered, Ordering::Release);
             return;
         }
         match outcome {

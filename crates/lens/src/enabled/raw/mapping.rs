@@ -1,7 +1,8 @@
 //! The memory of a ring: a file on tmpfs that outlives its process, or anonymous memory.
 //!
 //! A file is created with `fallocate`, so that a full file system is seen here and not as a signal later, and its
-//! owner holds a lock on it for life: who gets the lock knows that the owner is dead. Layout, little endian:
+//! owner holds a lock on it for life: who gets the lock knows that the owner is dead. It gets its name only when it is
+//! locked and readable, so that nobody takes a file that is being made for one of the dead. Layout, little endian:
 //!
 //! ```text
 //!      0  magic, version, bytes of a slot, slots, bytes of the notes, pid, kind
@@ -15,6 +16,7 @@
 use std::ffi::c_void;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
@@ -23,6 +25,7 @@ use std::sync::Mutex;
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
+use super::fork;
 use super::ring::{Header, Memory};
 use super::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -30,6 +33,8 @@ use super::sync::{AtomicU32, AtomicU64, Ordering};
 pub(crate) const MAGIC: [u8; 8] = *b"LENSRING";
 /// Version of the layout.
 pub(crate) const VERSION: u32 = 1;
+/// Extension of a file that is being made.
+pub(crate) const UNFINISHED: &str = "part";
 /// Bytes of a slot.
 pub(crate) const SLOT_BYTES: usize = 64 << 10;
 /// Where the fixed words are.
@@ -86,11 +91,18 @@ impl Mapping {
     /// A new file of `slots` slots, locked by this process.
     pub(crate) fn create(path: &Path, slots: u32, kind: u32) -> io::Result<Self> {
         let len = slots_at(slots) + slots as usize * SLOT_BYTES;
-        let file =
-            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+        let unfinished = path.with_extension(UNFINISHED);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&unfinished)?;
         let map = || -> io::Result<*mut c_void> {
             flock(&file, FlockOperation::NonBlockingLockExclusive)?;
             fallocate(&file, FallocateFlags::empty(), 0, len as u64)?;
+            // Opened anew: a mapping keeps what it was made from, and its copy in a forked child would keep the lock.
+            let mapped = OpenOptions::new().read(true).write(true).open(&unfinished)?;
             // SAFETY: as above; the file is ours and never shrinks while it is mapped.
             let base = unsafe {
                 mmap(
@@ -98,17 +110,20 @@ impl Mapping {
                     len,
                     ProtFlags::READ | ProtFlags::WRITE,
                     MapFlags::SHARED,
-                    &file,
+                    &mapped,
                     0,
                 )?
             };
             Ok(base)
         };
-        let base = map().inspect_err(|_| {
-            let _ = std::fs::remove_file(path);
-        })?;
+        let remove = || {
+            let _ = std::fs::remove_file(&unfinished);
+        };
+        let base = map().inspect_err(|_| remove())?;
+        fork::let_go_in_child(file.as_raw_fd());
         let mapping = Self::from_new(base, len, slots, Some((file, path.to_owned())))?;
         mapping.write_head(kind);
+        std::fs::rename(&unfinished, path).inspect_err(|_| remove())?;
         Ok(mapping)
     }
 
@@ -184,6 +199,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if let Some((file, _)) = &self.file {
+            fork::closes(file.as_raw_fd());
+        }
         // SAFETY: the mapping was made by this value and nothing borrows from it any more.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
