@@ -96,10 +96,28 @@ pub fn run_instance(
     make: impl FnOnce(&InstanceConfig) -> Result<Service, Cause>,
 ) -> ExitCode {
     let started = Instant::now();
+    keep_undelivered(&instance.global);
     gym_telemetry::init_telemetry(Some(&instance.name), Some(instance.server_type.as_str()), &[]);
     let code = run(&instance, make, started);
     gym_telemetry::shutdown_telemetry(FLUSH_MILLIS);
     code
+}
+
+/// Config key of the directory for what may be lost.
+const CACHE_DIR_KEY: &str = "cache_dir";
+
+/// The folder for telemetry that a process with this merged config cannot deliver.
+#[must_use]
+pub fn overflow_dir(global: &serde_json::Value) -> Option<std::path::PathBuf> {
+    let cache = global.get(CACHE_DIR_KEY)?.as_str().filter(|dir| !dir.is_empty())?;
+    Some(std::path::Path::new(cache).join(gym_telemetry::spool::OVERFLOW_FOLDER))
+}
+
+/// Lets this process keep telemetry that it cannot deliver; before telemetry starts.
+pub fn keep_undelivered(global: &serde_json::Value) {
+    if let Some(dir) = overflow_dir(global) {
+        gym_telemetry::configure_overflow_dir(&dir);
+    }
 }
 
 fn run(

@@ -75,6 +75,10 @@ under_both_prefixes! {
     GPU_SAMPLE_INTERVAL_S
     /// Directory of the crash-safe span ring.
     SPOOL_DIR
+    /// Bytes of that ring.
+    BUFFER_BYTES
+    /// Bytes of files for what cannot be delivered.
+    SPOOL_BYTES
 }
 
 /// Switches everything off.
@@ -121,6 +125,14 @@ pub const OTEL_BSP_EXPORT_TIMEOUT: &str = "OTEL_BSP_EXPORT_TIMEOUT";
 pub const OTEL_BSP_MAX_QUEUE_SIZE: &str = "OTEL_BSP_MAX_QUEUE_SIZE";
 /// Spans of one export at most.
 pub const OTEL_BSP_MAX_EXPORT_BATCH_SIZE: &str = "OTEL_BSP_MAX_EXPORT_BATCH_SIZE";
+/// Milliseconds between two exports of log records.
+pub const OTEL_BLRP_SCHEDULE_DELAY: &str = "OTEL_BLRP_SCHEDULE_DELAY";
+/// Milliseconds an export of log records may take.
+pub const OTEL_BLRP_EXPORT_TIMEOUT: &str = "OTEL_BLRP_EXPORT_TIMEOUT";
+/// Log records that may wait.
+pub const OTEL_BLRP_MAX_QUEUE_SIZE: &str = "OTEL_BLRP_MAX_QUEUE_SIZE";
+/// Log records of one export at most.
+pub const OTEL_BLRP_MAX_EXPORT_BATCH_SIZE: &str = "OTEL_BLRP_MAX_EXPORT_BATCH_SIZE";
 /// Milliseconds between two exports of metrics.
 pub const OTEL_METRIC_EXPORT_INTERVAL: &str = "OTEL_METRIC_EXPORT_INTERVAL";
 /// Milliseconds an export of metrics may take.
@@ -128,6 +140,8 @@ pub const OTEL_METRIC_EXPORT_TIMEOUT: &str = "OTEL_METRIC_EXPORT_TIMEOUT";
 /// Which HTTP conventions the Python instrumentation follows.
 pub const OTEL_SEMCONV_STABILITY_OPT_IN: &str = "OTEL_SEMCONV_STABILITY_OPT_IN";
 
+/// Folder of a user's session on a memory file system.
+pub const XDG_RUNTIME_DIR: &str = "XDG_RUNTIME_DIR";
 /// Id of the Slurm job: the run id when none is given.
 pub const SLURM_JOB_ID: &str = "SLURM_JOB_ID";
 /// Weights & Biases entity.

@@ -26,6 +26,7 @@ mod resolve;
 mod run_id;
 pub mod secret;
 pub mod semconv;
+pub mod spool;
 mod suggest;
 
 pub use config::{
@@ -36,9 +37,9 @@ pub use groups as GymSpanGroup;
 pub use handover::ChildEnv;
 pub use lens::{TelemetryHandle, is_span_group_enabled};
 pub use lifecycle::{
-    DEFAULT_SHUTDOWN_TIMEOUT_MILLIS, configure_telemetry_env, environment, get_telemetry,
-    init_telemetry, is_active, is_telemetry_env_enabled, is_telemetry_metrics_enabled,
-    memory_profiling_config_from_env, settings, shutdown_telemetry,
+    DEFAULT_SHUTDOWN_TIMEOUT_MILLIS, configure_overflow_dir, configure_telemetry_env, environment,
+    get_telemetry, init_telemetry, is_active, is_telemetry_env_enabled,
+    is_telemetry_metrics_enabled, memory_profiling_config_from_env, settings, shutdown_telemetry,
 };
 pub use notice::{NoticeSink, set_notice_sink};
 pub use origin::{Origin, Sourced};

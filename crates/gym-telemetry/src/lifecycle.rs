@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -30,6 +31,7 @@ pub const DEFAULT_SHUTDOWN_TIMEOUT_MILLIS: u64 = 5_000;
 struct State {
     block: Option<TelemetryConfig>,
     run_id: Option<RunId>,
+    overflow_dir: Option<PathBuf>,
     settings: Option<Arc<Resolved>>,
     pipeline: Pipeline,
 }
@@ -45,8 +47,13 @@ enum Pipeline {
 /// Whether a pipeline runs. Read on every request, so it is no part of the locked state.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 
-static STATE: Mutex<State> =
-    Mutex::new(State { block: None, run_id: None, settings: None, pipeline: Pipeline::Untouched });
+static STATE: Mutex<State> = Mutex::new(State {
+    block: None,
+    run_id: None,
+    overflow_dir: None,
+    settings: None,
+    pipeline: Pipeline::Untouched,
+});
 
 fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -104,6 +111,12 @@ pub fn configure_telemetry_env(block: Option<&TelemetryConfig>) -> Option<(RunId
     Some((run_id, child_env))
 }
 
+/// Names the folder in which this process may keep what it cannot deliver; call it before
+/// [`init_telemetry`]. Without it, such spans stay in the buffer.
+pub fn configure_overflow_dir(dir: &Path) {
+    state().overflow_dir = Some(dir.to_owned());
+}
+
 /// The settings of this process, with their origins; the run id is filled in once it is known.
 pub fn settings() -> Resolved {
     let mut state = state();
@@ -138,7 +151,9 @@ pub fn init_telemetry(
     groups::register();
     lens::promote_baggage_keys(semconv::PROMOTED_BAGGAGE);
     let run_id = state.run_id(&settings);
-    let process = Process { server_name, server_type, resource_attributes };
+    let overflow_dir = state.overflow_dir.clone();
+    let overflow_dir = overflow_dir.as_deref();
+    let process = Process { server_name, server_type, resource_attributes, overflow_dir };
     let config = lens_config(&settings, process, &run_id);
     let takes_spans = (config.span_groups.split(','))
         .any(|name| name.trim().eq_ignore_ascii_case(groups::name::TRACING));

@@ -1,16 +1,20 @@
 //! From resolved settings to the pipeline's own config.
 
-use std::time::Duration;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use lens::{
     Value,
-    config::{ExporterKind, LensConfig, OtlpSettings, Sampler},
+    config::{BatchSettings, ExporterKind, LensConfig, OtlpSettings, Sampler, SpoolSettings},
 };
 
 use crate::{
     config::Exporter,
     env_vars,
-    resolve::{OtlpSignal, Resolved, SignalSettings, lens_protocol},
+    origin::Origin,
+    resolve::{OtlpSignal, Resolved, SHARED_MEMORY, SignalSettings, lens_protocol},
     run_id::RunId,
     semconv,
 };
@@ -21,6 +25,8 @@ pub(crate) struct Process<'a> {
     pub(crate) server_name: Option<&'a str>,
     pub(crate) server_type: Option<&'a str>,
     pub(crate) resource_attributes: &'a [(String, Value)],
+    /// Where what cannot be delivered is kept; only in the buffer when nobody said.
+    pub(crate) overflow_dir: Option<&'a Path>,
 }
 
 pub(crate) fn lens_config(resolved: &Resolved, process: Process<'_>, run_id: &RunId) -> LensConfig {
@@ -35,6 +41,11 @@ pub(crate) fn lens_config(resolved: &Resolved, process: Process<'_>, run_id: &Ru
         traces_otlp: otlp(&resolved.otlp.traces),
         metrics_otlp: otlp(&resolved.otlp.metrics),
         logs_otlp: otlp(&resolved.otlp.logs),
+        spool: SpoolSettings {
+            ring_folder: Some(ring_folder(resolved)),
+            overflow_folder: process.overflow_dir.map(Path::to_owned),
+            run_id: run_id.to_string(),
+        },
         ..LensConfig::default()
     };
     let standard = &resolved.standard;
@@ -58,6 +69,13 @@ pub(crate) fn lens_config(resolved: &Resolved, process: Process<'_>, run_id: &Ru
     batch.export_timeout = millis(env_vars::OTEL_BSP_EXPORT_TIMEOUT, batch.export_timeout);
     batch.max_queue_spans = count(env_vars::OTEL_BSP_MAX_QUEUE_SIZE);
     batch.max_batch_spans = count(env_vars::OTEL_BSP_MAX_EXPORT_BATCH_SIZE);
+    bound_bytes(batch, resolved, 1);
+    let batch = &mut config.log_batch;
+    batch.schedule_delay = millis(env_vars::OTEL_BLRP_SCHEDULE_DELAY, batch.schedule_delay);
+    batch.export_timeout = millis(env_vars::OTEL_BLRP_EXPORT_TIMEOUT, batch.export_timeout);
+    batch.max_queue_spans = count(env_vars::OTEL_BLRP_MAX_QUEUE_SIZE);
+    batch.max_batch_spans = count(env_vars::OTEL_BLRP_MAX_EXPORT_BATCH_SIZE);
+    bound_bytes(batch, resolved, LOGS_SHARE);
     config.metric_interval = millis(env_vars::OTEL_METRIC_EXPORT_INTERVAL, config.metric_interval);
     config.metric_timeout = millis(env_vars::OTEL_METRIC_EXPORT_TIMEOUT, config.metric_timeout);
     let limit = |variable| count(variable).unwrap_or(usize::MAX);
@@ -67,6 +85,22 @@ pub(crate) fn lens_config(resolved: &Resolved, process: Process<'_>, run_id: &Ru
     config.limits.links = limit(env_vars::OTEL_SPAN_LINK_COUNT_LIMIT);
     config.limits.event_attributes = limit(env_vars::OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT);
     config
+}
+
+/// Log records get a quarter of what spans get, in a buffer and files of their own.
+const LOGS_SHARE: u64 = 4;
+
+fn bound_bytes(batch: &mut BatchSettings, resolved: &Resolved, share: u64) {
+    let buffer_bytes = resolved.buffer_bytes.value / share;
+    batch.max_queue_bytes = usize::try_from(buffer_bytes).unwrap_or(usize::MAX);
+    batch.max_spool_bytes = resolved.spool_bytes.value / share;
+}
+
+/// The folder for buffers. A session's folder that is not there, as after `su`, is as good as not named.
+pub(crate) fn ring_folder(resolved: &Resolved) -> PathBuf {
+    let folder = PathBuf::from(&resolved.spool_dir.value);
+    let is_session = resolved.spool_dir.origin == Origin::Variable(env_vars::XDG_RUNTIME_DIR);
+    if is_session && !folder.is_dir() { SHARED_MEMORY.into() } else { folder }
 }
 
 /// Weakest first: a later entry of the same key wins.
@@ -160,6 +194,7 @@ mod tests {
             server_name: Some("policy_model"),
             server_type: Some("responses_api_models"),
             resource_attributes: &extra,
+            overflow_dir: Some(Path::new("/cache/spool")),
         };
         lens_config(&resolve(&env, &block), process, &RunId::new("run-1").unwrap())
     }
@@ -227,6 +262,10 @@ mod tests {
                 (env_vars::OTEL_PROPAGATORS, "tracecontext"),
                 (env_vars::OTEL_ATTRIBUTE_COUNT_LIMIT, "3"),
                 (env_vars::OTEL_METRIC_EXPORT_INTERVAL, "11"),
+                (env_vars::OTEL_BLRP_SCHEDULE_DELAY, "13"),
+                (env_vars::OTEL_BLRP_EXPORT_TIMEOUT, "15"),
+                (env_vars::OTEL_BLRP_MAX_QUEUE_SIZE, "17"),
+                (env_vars::OTEL_BLRP_MAX_EXPORT_BATCH_SIZE, "19"),
             ],
             json!({}),
         );
@@ -237,5 +276,46 @@ mod tests {
         assert!(config.propagators.trace_context && !config.propagators.baggage);
         assert_eq!((config.limits.attributes, config.limits.event_attributes), (3, 3));
         assert_eq!(config.metric_interval, Duration::from_millis(11));
+        let logs = config.log_batch;
+        assert_eq!(logs.schedule_delay, Duration::from_millis(13));
+        assert_eq!(logs.export_timeout, Duration::from_millis(15));
+        assert_eq!((logs.max_queue_spans, logs.max_batch_spans), (Some(17), Some(19)));
+    }
+
+    #[test]
+    fn what_outlives_a_process_is_where_and_as_large_as_the_settings_say() {
+        let config = config(
+            &[
+                (env_vars::SPOOL_DIR, "/memory"),
+                (env_vars::BUFFER_BYTES, "8388608"),
+                (env_vars::SPOOL_BYTES, "400"),
+            ],
+            json!({}),
+        );
+        assert_eq!(
+            config.spool,
+            SpoolSettings {
+                ring_folder: Some("/memory".into()),
+                overflow_folder: Some("/cache/spool".into()),
+                run_id: "run-1".to_owned(),
+            }
+        );
+        assert_eq!((config.batch.max_queue_bytes, config.batch.max_spool_bytes), (8 << 20, 400));
+        let logs = config.log_batch;
+        assert_eq!((logs.max_queue_bytes, logs.max_spool_bytes), (2 << 20, 100));
+    }
+
+    #[test]
+    fn a_session_folder_that_is_not_there_is_as_good_as_none() {
+        let folder = |variables: &[(&str, &str)]| config(variables, json!({})).spool.ring_folder;
+        assert_eq!(folder(&[]), Some(SHARED_MEMORY.into()));
+        assert_eq!(
+            folder(&[(env_vars::XDG_RUNTIME_DIR, "/not/there")]),
+            Some(SHARED_MEMORY.into())
+        );
+        let there = std::env::temp_dir();
+        let session = (env_vars::XDG_RUNTIME_DIR, there.to_str().unwrap());
+        assert_eq!(folder(&[session]), Some(there.clone()));
+        assert_eq!(folder(&[session, (env_vars::SPOOL_DIR, "/given")]), Some("/given".into()));
     }
 }

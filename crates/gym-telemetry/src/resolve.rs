@@ -18,6 +18,7 @@ mod standard;
 
 use std::{collections::BTreeMap, fmt};
 
+use ::lens::config::BatchSettings;
 use layers::Layers;
 pub(crate) use otlp::lens_protocol;
 pub use otlp::{Otlp, OtlpSignal, Signal};
@@ -29,7 +30,7 @@ use crate::{
         BOOL_EXPECTED, Exporter, LiveEvents, TelemetryConfig, parse_bool,
         read::{is_positive, split_list},
     },
-    env_vars::{self, lens},
+    env_vars::{self, lens as lens_vars},
     origin::{Origin, Sourced},
     run_id::RunId,
     secret::Secret,
@@ -123,7 +124,11 @@ pub struct Resolved {
     /// Deployment environment.
     pub deployment_environment: Sourced<Option<String>>,
     /// Directory of the crash-safe span ring.
-    pub spool_dir: Sourced<Option<String>>,
+    pub spool_dir: Sourced<String>,
+    /// Bytes of that ring.
+    pub buffer_bytes: Sourced<u64>,
+    /// Bytes of files for what cannot be delivered.
+    pub spool_bytes: Sourced<u64>,
     /// Where OTLP goes and how, by signal.
     pub otlp: Otlp,
     /// The other standard variables.
@@ -139,25 +144,25 @@ pub fn resolve(env: &BTreeMap<String, String>, block: &TelemetryConfig) -> Resol
     let mut at = Layers::new(env, block);
 
     let exporter = at.gym(
-        [env_vars::EXPORTER, lens::EXPORTER],
+        [env_vars::EXPORTER, lens_vars::EXPORTER],
         Exporter::parse,
         Exporter::EXPECTED,
         ("exporter", block.exporter),
     );
     let traces = at.signal(
-        [env_vars::TRACES_ENABLED, lens::TRACES_ENABLED],
+        [env_vars::TRACES_ENABLED, lens_vars::TRACES_ENABLED],
         ("traces_enabled", block.traces_enabled),
         env_vars::OTEL_TRACES_EXPORTER,
         &exporter,
     );
     let metrics = at.signal(
-        [env_vars::METRICS_ENABLED, lens::METRICS_ENABLED],
+        [env_vars::METRICS_ENABLED, lens_vars::METRICS_ENABLED],
         ("metrics_enabled", block.metrics_enabled),
         env_vars::OTEL_METRICS_EXPORTER,
         &exporter,
     );
     let logs = at.signal(
-        [env_vars::LOGS_ENABLED, lens::LOGS_ENABLED],
+        [env_vars::LOGS_ENABLED, lens_vars::LOGS_ENABLED],
         ("logs_enabled", block.logs_enabled),
         env_vars::OTEL_LOGS_EXPORTER,
         &exporter,
@@ -167,91 +172,110 @@ pub fn resolve(env: &BTreeMap<String, String>, block: &TelemetryConfig) -> Resol
         enabled: enabled(&mut at),
         service_name: service_name(&mut at),
         service_name_per_server: at.switch(
-            [env_vars::SERVICE_NAME_PER_SERVER, lens::SERVICE_NAME_PER_SERVER],
+            [env_vars::SERVICE_NAME_PER_SERVER, lens_vars::SERVICE_NAME_PER_SERVER],
             ("service_name_per_server", block.service_name_per_server),
         ),
-        span_groups: at
-            .text([env_vars::SPAN_GROUPS, lens::SPAN_GROUPS], ("span_groups", &block.span_groups)),
+        span_groups: at.text(
+            [env_vars::SPAN_GROUPS, lens_vars::SPAN_GROUPS],
+            ("span_groups", &block.span_groups),
+        ),
         exporter,
         traces,
         metrics,
         logs,
         instrument_aiohttp: at.switch(
-            [env_vars::INSTRUMENT_AIOHTTP, lens::INSTRUMENT_AIOHTTP],
+            [env_vars::INSTRUMENT_AIOHTTP, lens_vars::INSTRUMENT_AIOHTTP],
             ("instrument_aiohttp", block.instrument_aiohttp),
         ),
         export_strategy: at.text(
-            [env_vars::EXPORT_STRATEGY, lens::EXPORT_STRATEGY],
+            [env_vars::EXPORT_STRATEGY, lens_vars::EXPORT_STRATEGY],
             ("export_strategy", &block.export_strategy),
         ),
         export_rank: at.gym(
-            [env_vars::EXPORT_RANK, lens::EXPORT_RANK],
+            [env_vars::EXPORT_RANK, lens_vars::EXPORT_RANK],
             |text| text.trim().parse().ok(),
             "an integer",
             ("export_rank", block.export_rank),
         ),
         export_sample_rate: at.gym(
-            [env_vars::EXPORT_SAMPLE_RATE, lens::EXPORT_SAMPLE_RATE],
+            [env_vars::EXPORT_SAMPLE_RATE, lens_vars::EXPORT_SAMPLE_RATE],
             |text| text.trim().parse().ok().filter(|rate| (0.0..=1.0).contains(rate)),
             "a number from 0 to 1",
             ("export_sample_rate", 1.0),
         ),
-        sampler_enabled: at
-            .switch([env_vars::SAMPLER_ENABLED, lens::SAMPLER_ENABLED], ("sampler_enabled", false)),
+        sampler_enabled: at.switch(
+            [env_vars::SAMPLER_ENABLED, lens_vars::SAMPLER_ENABLED],
+            ("sampler_enabled", false),
+        ),
         run_id: run_id(&mut at),
-        user_id: at.maybe(&[env_vars::USER_ID, lens::USER_ID]),
+        user_id: at.maybe(&[env_vars::USER_ID, lens_vars::USER_ID]),
         live_events: at.gym(
-            [env_vars::LIVE_EVENTS, lens::LIVE_EVENTS],
+            [env_vars::LIVE_EVENTS, lens_vars::LIVE_EVENTS],
             LiveEvents::parse,
             LiveEvents::EXPECTED,
             ("live_events", block.live_events),
         ),
         propagate_to_models: at.switch(
-            [env_vars::PROPAGATE_TO_MODELS, lens::PROPAGATE_TO_MODELS],
+            [env_vars::PROPAGATE_TO_MODELS, lens_vars::PROPAGATE_TO_MODELS],
             ("propagate_to_models", block.propagate_to_models),
         ),
         propagate_to: at.gym(
-            [env_vars::PROPAGATE_TO, lens::PROPAGATE_TO],
+            [env_vars::PROPAGATE_TO, lens_vars::PROPAGATE_TO],
             |text| Some(split_list(text)),
             "a comma-separated list",
             ("propagate_to", block.propagate_to.clone()),
         ),
         memory_profiling_enabled: at.switch(
-            [env_vars::MEMORY_PROFILING_ENABLED, lens::MEMORY_PROFILING_ENABLED],
+            [env_vars::MEMORY_PROFILING_ENABLED, lens_vars::MEMORY_PROFILING_ENABLED],
             ("memory_profiling.enabled", block.memory_profiling.enabled),
         ),
         memory_profiling_interval_seconds: at.seconds(
-            [env_vars::MEMORY_PROFILING_INTERVAL_SECONDS, lens::MEMORY_PROFILING_INTERVAL_SECONDS],
+            [
+                env_vars::MEMORY_PROFILING_INTERVAL_SECONDS,
+                lens_vars::MEMORY_PROFILING_INTERVAL_SECONDS,
+            ],
             ("memory_profiling.interval_seconds", block.memory_profiling.interval_seconds),
         ),
         cpu_sampling_enabled: at.switch(
-            [env_vars::CPU_SAMPLING_ENABLED, lens::CPU_SAMPLING_ENABLED],
+            [env_vars::CPU_SAMPLING_ENABLED, lens_vars::CPU_SAMPLING_ENABLED],
             ("cpu_sampling_enabled", block.cpu_sampling_enabled),
         ),
         cpu_min_resample_interval_s: at.seconds(
-            [env_vars::CPU_MIN_RESAMPLE_INTERVAL_S, lens::CPU_MIN_RESAMPLE_INTERVAL_S],
+            [env_vars::CPU_MIN_RESAMPLE_INTERVAL_S, lens_vars::CPU_MIN_RESAMPLE_INTERVAL_S],
             ("cpu_min_resample_interval_s", block.cpu_min_resample_interval_s),
         ),
         memory_sampling_enabled: at.switch(
-            [env_vars::MEMORY_SAMPLING_ENABLED, lens::MEMORY_SAMPLING_ENABLED],
+            [env_vars::MEMORY_SAMPLING_ENABLED, lens_vars::MEMORY_SAMPLING_ENABLED],
             ("memory_sampling_enabled", block.memory_sampling_enabled),
         ),
         memory_min_resample_interval_s: at.seconds(
-            [env_vars::MEMORY_MIN_RESAMPLE_INTERVAL_S, lens::MEMORY_MIN_RESAMPLE_INTERVAL_S],
+            [env_vars::MEMORY_MIN_RESAMPLE_INTERVAL_S, lens_vars::MEMORY_MIN_RESAMPLE_INTERVAL_S],
             ("memory_min_resample_interval_s", block.memory_min_resample_interval_s),
         ),
         gpu_sampling_enabled: at.switch(
-            [env_vars::GPU_SAMPLING_ENABLED, lens::GPU_SAMPLING_ENABLED],
+            [env_vars::GPU_SAMPLING_ENABLED, lens_vars::GPU_SAMPLING_ENABLED],
             ("gpu_sampling_enabled", block.gpu_sampling_enabled),
         ),
         gpu_sample_interval_s: at.seconds(
-            [env_vars::GPU_SAMPLE_INTERVAL_S, lens::GPU_SAMPLE_INTERVAL_S],
+            [env_vars::GPU_SAMPLE_INTERVAL_S, lens_vars::GPU_SAMPLE_INTERVAL_S],
             ("gpu_sample_interval_s", block.gpu_sample_interval_s),
         ),
         wandb_entity: at.maybe(&[env_vars::WANDB_ENTITY]),
         wandb_project: at.maybe(&[env_vars::WANDB_PROJECT]),
         deployment_environment: at.maybe(&[env_vars::DEPLOYMENT_ENV, env_vars::ENVIRONMENT]),
-        spool_dir: at.maybe(&[env_vars::SPOOL_DIR, lens::SPOOL_DIR]),
+        spool_dir: spool_dir(&at),
+        buffer_bytes: at.gym(
+            [env_vars::BUFFER_BYTES, lens_vars::BUFFER_BYTES],
+            parse_bytes,
+            BYTES_EXPECTED,
+            ("buffer_bytes", BatchSettings::default().max_queue_bytes as u64),
+        ),
+        spool_bytes: at.gym(
+            [env_vars::SPOOL_BYTES, lens_vars::SPOOL_BYTES],
+            |text| text.trim().parse().ok(),
+            BYTES_EXPECTED,
+            ("spool_bytes", BatchSettings::default().max_spool_bytes),
+        ),
         otlp: otlp::resolve(&mut at),
         standard: standard::resolve(&mut at),
         faults: std::mem::take(&mut at.faults),
@@ -271,7 +295,7 @@ impl Resolved {
             || self
                 .faults
                 .iter()
-                .any(|f| f.variable == env_vars::ENABLED || f.variable == lens::ENABLED);
+                .any(|f| f.variable == env_vars::ENABLED || f.variable == lens_vars::ENABLED);
         if !asked_for || self.faults.is_empty() {
             return None;
         }
@@ -319,7 +343,7 @@ impl Resolved {
 fn enabled(at: &mut Layers<'_>) -> Sourced<bool> {
     let killed =
         at.standard(&[env_vars::OTEL_SDK_DISABLED], parse_bool, BOOL_EXPECTED, None, false);
-    let asked = at.switch([env_vars::ENABLED, lens::ENABLED], ("enabled", at.block().enabled));
+    let asked = at.switch([env_vars::ENABLED, lens_vars::ENABLED], ("enabled", at.block().enabled));
     if killed.value { Sourced::new(false, killed.origin) } else { asked }
 }
 
@@ -339,7 +363,7 @@ fn service_name(at: &mut Layers<'_>) -> Sourced<String> {
 }
 
 fn run_id(at: &mut Layers<'_>) -> Sourced<Option<RunId>> {
-    for name in [env_vars::RUN_ID, lens::RUN_ID] {
+    for name in [env_vars::RUN_ID, lens_vars::RUN_ID] {
         if let Some(id) = at.variable(name).and_then(RunId::new) {
             return Sourced::new(Some(id), Origin::Variable(name));
         }
@@ -351,6 +375,20 @@ fn run_id(at: &mut Layers<'_>) -> Sourced<Option<RunId>> {
         return Sourced::new(Some(id), Origin::Variable(env_vars::SLURM_JOB_ID));
     }
     Sourced::new(None, Origin::Generated)
+}
+
+/// The memory file system of every Linux.
+pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
+const BYTES_EXPECTED: &str = "a whole number of bytes";
+
+fn spool_dir(at: &Layers<'_>) -> Sourced<String> {
+    let given = at.maybe(&[env_vars::SPOOL_DIR, lens_vars::SPOOL_DIR, env_vars::XDG_RUNTIME_DIR]);
+    Sourced::new(given.value.unwrap_or_else(|| SHARED_MEMORY.to_owned()), given.origin)
+}
+
+/// A buffer of no bytes would drop everything.
+fn parse_bytes(text: &str) -> Option<u64> {
+    text.trim().parse().ok().filter(|bytes| *bytes > 0)
 }
 
 /// Headers of one export, for whoever sends them.

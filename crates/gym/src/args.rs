@@ -44,6 +44,9 @@ pub enum Command {
     /// Settings and where they come from.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Telemetry that outlived its process or its receiver: list, recover.
+    #[command(subcommand)]
+    Spool(SpoolCommand),
     /// Start an example environment, collect rollouts, show where the time went.
     Demo(DemoArgs),
     /// Serve a scripted, deterministic model over the OpenAI API.
@@ -86,6 +89,14 @@ pub enum TraceCommand {
 pub enum ConfigCommand {
     /// Print every telemetry setting.
     Show(ConfigShowArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum SpoolCommand {
+    /// List what running processes hold and dead ones left.
+    List(SpoolListArgs),
+    /// Send what dead processes left.
+    Recover(SpoolRecoverArgs),
 }
 
 /// Where a config comes from.
@@ -277,6 +288,33 @@ pub struct ConfigShowArgs {
     /// Say where each value comes from.
     #[arg(long)]
     pub origin: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct SpoolListArgs {
+    #[command(flatten)]
+    pub source: ConfigSource,
+    /// Look for buffers below DIR (variable `NEMO_GYM_OTEL_SPOOL_DIR`).
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct SpoolRecoverArgs {
+    #[command(flatten)]
+    pub source: ConfigSource,
+    /// Look for buffers below DIR (variable `NEMO_GYM_OTEL_SPOOL_DIR`).
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Give up after so many seconds; what was not sent by then stays where it is.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub timeout: u64,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

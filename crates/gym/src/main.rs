@@ -14,6 +14,7 @@ mod limits;
 mod printer;
 mod render;
 mod settings;
+mod spool;
 mod trace;
 
 use std::process::ExitCode;

@@ -51,7 +51,15 @@ fn own(name: &str) -> Option<&'static str> {
         "deployment_environment" => {
             "`deployment.environment` on the resource; else from `ENVIRONMENT`"
         }
-        "spool_dir" => "directory of spans that wait for export",
+        "spool_dir" => {
+            "folder on a memory file system for spans that wait, so that they outlive a killed \
+             process; else `$XDG_RUNTIME_DIR`, else `/dev/shm`"
+        }
+        "buffer_bytes" => "bytes of spans that may wait in a process; a quarter for log records",
+        "spool_bytes" => {
+            "bytes of files below `<cache_dir>/spool` for what a process cannot deliver; a \
+             quarter for log records"
+        }
         _ => return None,
     })
 }
@@ -82,6 +90,10 @@ fn of_pipeline(name: &str) -> Option<&'static str> {
         "bsp_export_timeout" => "milliseconds that an export of spans may take",
         "bsp_max_queue_size" => "spans that may wait",
         "bsp_max_export_batch_size" => "spans of one export at most",
+        "blrp_schedule_delay" => "milliseconds that a log record waits at most",
+        "blrp_export_timeout" => "milliseconds that an export of log records may take",
+        "blrp_max_queue_size" => "log records that may wait",
+        "blrp_max_export_batch_size" => "log records of one export at most",
         "metric_export_interval" => "milliseconds between two exports of metrics",
         "metric_export_timeout" => "milliseconds that an export of metrics may take",
         "span_attribute_count_limit" => "attributes of a span at most",

@@ -185,7 +185,9 @@ impl Resolved {
             env_vars::DEPLOYMENT_ENV,
             &self.deployment_environment,
         );
-        table.maybe("spool_dir", env_vars::SPOOL_DIR, &self.spool_dir);
+        table.push("spool_dir", env_vars::SPOOL_DIR, &self.spool_dir);
+        table.push("buffer_bytes", env_vars::BUFFER_BYTES, &self.buffer_bytes);
+        table.push("spool_bytes", env_vars::SPOOL_BYTES, &self.spool_bytes);
     }
 
     fn standard_rows(&self, table: &mut Table) {
@@ -252,8 +254,13 @@ impl Resolved {
 
 /// Queues and batches are bounded in bytes; a bound in spans comes on top.
 fn is_bounded_by_bytes(variable: &str) -> bool {
-    variable == env_vars::OTEL_BSP_MAX_QUEUE_SIZE
-        || variable == env_vars::OTEL_BSP_MAX_EXPORT_BATCH_SIZE
+    [
+        env_vars::OTEL_BSP_MAX_QUEUE_SIZE,
+        env_vars::OTEL_BSP_MAX_EXPORT_BATCH_SIZE,
+        env_vars::OTEL_BLRP_MAX_QUEUE_SIZE,
+        env_vars::OTEL_BLRP_MAX_EXPORT_BATCH_SIZE,
+    ]
+    .contains(&variable)
 }
 
 fn otlp_rows(table: &mut Table, signal: Signal, otlp: &OtlpSignal) {

@@ -30,6 +30,12 @@ const NUMBERS: &[(&str, Option<&str>, Default)] = &[
     (env_vars::OTEL_BSP_EXPORT_TIMEOUT, None, |c| millis(c.batch.export_timeout)),
     (env_vars::OTEL_BSP_MAX_QUEUE_SIZE, None, |c| c.batch.max_queue_spans.and_then(count)),
     (env_vars::OTEL_BSP_MAX_EXPORT_BATCH_SIZE, None, |c| c.batch.max_batch_spans.and_then(count)),
+    (env_vars::OTEL_BLRP_SCHEDULE_DELAY, None, |c| millis(c.log_batch.schedule_delay)),
+    (env_vars::OTEL_BLRP_EXPORT_TIMEOUT, None, |c| millis(c.log_batch.export_timeout)),
+    (env_vars::OTEL_BLRP_MAX_QUEUE_SIZE, None, |c| c.log_batch.max_queue_spans.and_then(count)),
+    (env_vars::OTEL_BLRP_MAX_EXPORT_BATCH_SIZE, None, |c| {
+        c.log_batch.max_batch_spans.and_then(count)
+    }),
     (env_vars::OTEL_METRIC_EXPORT_INTERVAL, None, |c| millis(c.metric_interval)),
     (env_vars::OTEL_METRIC_EXPORT_TIMEOUT, None, |c| millis(c.metric_timeout)),
     (env_vars::OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT, Some(env_vars::OTEL_ATTRIBUTE_COUNT_LIMIT), |c| {

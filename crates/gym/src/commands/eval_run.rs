@@ -87,6 +87,10 @@ async fn attached(config: &GlobalConfig, printer: &Printer) -> Result<Ended, any
 
     let block = gym_telemetry::telemetry_config_from_global_config(&fleet.resolved()?)?;
     gym_telemetry::configure_telemetry_env(Some(&block));
+    // The driver's own folder: the fleet's may be on another machine.
+    if let Ok(own) = config.resolved() {
+        gym_server::program::keep_undelivered(&own);
+    }
     let telemetry =
         gym_telemetry::init_telemetry(Some("driver"), Some("orchestrator"), &[]).is_some();
 

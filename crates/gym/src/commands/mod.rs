@@ -11,6 +11,8 @@ mod eval_run;
 mod guard;
 mod serve_instance;
 mod serve_openai;
+mod spool_list;
+mod spool_recover;
 mod trace_list;
 mod trace_show;
 
@@ -20,7 +22,9 @@ use std::time::Duration;
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::{Cli, Command, ConfigCommand, EnvCommand, EvalCommand, TraceCommand};
+use crate::args::{
+    Cli, Command, ConfigCommand, EnvCommand, EvalCommand, SpoolCommand, TraceCommand,
+};
 use crate::printer::Printer;
 
 /// How long telemetry may take to flush where nobody wants to wait any more.
@@ -37,6 +41,8 @@ pub fn dispatch(cli: &Cli, printer: &Printer) -> Result<ExitCode, anyhow::Error>
         Command::Trace(TraceCommand::List(args)) => trace_list::run(args, printer),
         Command::Trace(TraceCommand::Show(args)) => trace_show::run(args, printer),
         Command::Config(ConfigCommand::Show(args)) => config_show::run(args, printer),
+        Command::Spool(SpoolCommand::List(args)) => spool_list::run(args, printer),
+        Command::Spool(SpoolCommand::Recover(args)) => spool_recover::run(args, printer),
         Command::Demo(args) => demo::run(args, printer),
         Command::ServeOpenai(args) => serve_openai::run(args, printer),
         Command::ServeInstance => return Ok(serve_instance::run()),

@@ -38,6 +38,8 @@ use child::Child;
 pub const STOP_GRACE: Duration = Duration::from_secs(8);
 /// How long a killed process may take to be reaped.
 const REAP_LIMIT: Duration = Duration::from_secs(2);
+/// How long it may take to find what dead servers left.
+const ADOPT_LIMIT: Duration = Duration::from_secs(2);
 /// How long our own telemetry may take to flush.
 pub const FLUSH_MILLIS: u64 = 5_000;
 
@@ -118,6 +120,8 @@ impl Fleet {
         let mut exits = self.exits.subscribe();
         loop {
             if let Some(dead) = self.children.iter().find(|child| child.exit_status().is_some()) {
+                // What it left is on its way while the others are told to stop.
+                tokio::task::spawn_blocking(|| ship_dead(Duration::ZERO));
                 return FleetError::Died {
                     instance: dead.instance.clone(),
                     source: dead.obituary(),
@@ -154,9 +158,21 @@ impl Fleet {
     }
 }
 
-/// Ends the telemetry of this process without holding up the runtime.
+/// Ships what dead servers left, then ends the telemetry of this process, without holding up the runtime.
 async fn flush() {
-    let _ = tokio::task::spawn_blocking(|| gym_telemetry::shutdown_telemetry(FLUSH_MILLIS)).await;
+    let end = || {
+        ship_dead(ADOPT_LIMIT);
+        gym_telemetry::shutdown_telemetry(FLUSH_MILLIS);
+    };
+    let _ = tokio::task::spawn_blocking(end).await;
+}
+
+/// Takes over the spans of servers that did not come to send them; waits so long until they are found. A server that
+/// ended by itself left nothing, so this is a look into a folder.
+fn ship_dead(limit: Duration) {
+    if let Some(handle) = gym_telemetry::get_telemetry() {
+        handle.adopt_dead(limit);
+    }
 }
 
 async fn stop_children(children: &mut [Child]) -> StopReport {

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use gym_server::client::Patience;
 use gym_server::config::{GlobalConfig, Instance, Program};
 use gym_server::instance::{Endpoint, InstanceError};
-use gym_server::program::EXIT_PORT_TAKEN;
+use gym_server::program::{EXIT_PORT_TAKEN, keep_undelivered};
 use gym_telemetry::semconv::span;
 use gym_telemetry::{ChildEnv, TELEMETRY_KEY_NAME, env_vars};
 use tokio::signal::unix::{SignalKind, signal};
@@ -49,6 +49,7 @@ pub async fn run(
     let began = lens::now_unix_nanos();
     let telemetry = gym_telemetry::telemetry_config_from_global_config(&config.resolved()?)?;
     let handed_over = gym_telemetry::configure_telemetry_env(Some(&telemetry));
+    keep_undelivered(&config.resolved()?);
     gym_telemetry::init_telemetry(Some("orchestrator"), Some("orchestrator"), &[]);
     let telemetry_ready = lens::now_unix_nanos();
     let (run_id, child_env) = handed_over.unzip();

@@ -28,7 +28,7 @@ pub use read::{Reading, counted, read};
 pub use rollout::{Section, Traces};
 pub use select::{Choice, choose, nothing_found};
 pub use summary::{summarise, summary_table};
-pub use text::{Canvas, duration_text};
+pub use text::{Align, Canvas, duration_text, table};
 pub use timeline::timeline;
 
 #[cfg(test)]

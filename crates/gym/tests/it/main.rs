@@ -9,6 +9,7 @@ mod propagation;
 mod python;
 mod recipes;
 mod spans;
+mod spool;
 mod support;
 mod trace;
 mod trees;

@@ -83,6 +83,8 @@ impl Fleet {
             .arg("--log-dir")
             .arg(folder.path().join("logs"))
             .current_dir(folder.path())
+            // What one test leaves behind is not for another to ship.
+            .env(gym_telemetry::env_vars::SPOOL_DIR, folder.path().join("memory"))
             .envs(start.environment.iter().copied())
             .stdin(Stdio::piped())
             .stdout(std::fs::File::create(folder.path().join("stdout")).expect("a file"))
@@ -120,6 +122,11 @@ impl Fleet {
         std::fs::read_to_string(self.folder.path().join("stdout")).expect("stdout")
     }
 
+    /// Where its processes keep their buffers.
+    pub fn spool(&self) -> PathBuf {
+        self.folder.path().join("memory")
+    }
+
     pub fn logs(&self) -> PathBuf {
         self.folder.path().join("logs")
     }
@@ -147,7 +154,8 @@ impl Fleet {
             .args(["eval", "run", "--no-serve"])
             .args(arguments)
             .arg(format!("++head_server={{host: 127.0.0.1, port: {}}}", self.head))
-            .current_dir(self.folder.path());
+            .current_dir(self.folder.path())
+            .env(gym_telemetry::env_vars::SPOOL_DIR, self.spool());
         command
     }
 
