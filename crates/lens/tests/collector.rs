@@ -307,6 +307,9 @@ fn the_next_process_delivers_what_a_shutdown_could_not() {
         let unused = OtlpSink::start().expect("a sink");
         let mut config = config(&unused, Protocol::Grpc, 8, Some(Path::new(folder)));
         config.traces_otlp.endpoint.clone_from(grpc);
+        // Longer than the shutdown: that is what ends the wait for the collector.
+        config.traces_otlp.timeout = PATIENCE;
+        config.spool.run_id.clone_from(part);
         let handle = lens::setup_telemetry(config).expect("starts");
         if part == "first" {
             producer::end_spans(0..SPANS);
