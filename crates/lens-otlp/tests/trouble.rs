@@ -64,7 +64,7 @@ fn open(target: Target) -> Sender {
 
 /// What is told of a request that has no chance.
 fn trouble(mut target: Target) -> Trouble {
-    target.timeout = Duration::from_millis(400);
+    target.timeout = Duration::from_millis(1500);
     let sender = open(target);
     let outcome = sender.send(request(1));
     assert!(matches!(outcome, Outcome::Failed { .. } | Outcome::Refused), "{outcome:?}");

@@ -126,7 +126,10 @@ async fn deliver(
             Err(_) => {
                 // What is left of the exchange must not meet the next request.
                 state.connection = None;
-                state.note(Trouble::TimedOut);
+                // A try before this one knew more.
+                if tries == 1 {
+                    state.note(Trouble::TimedOut);
+                }
                 return Delivery::Failed { not_before: None };
             }
         };
