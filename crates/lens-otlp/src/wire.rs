@@ -80,9 +80,11 @@ pub fn put_message(out: &mut Vec<u8>, field: u8, write: impl FnOnce(&mut Vec<u8>
     if len < 0x80 {
         out[at] = len as u8;
     } else {
-        let mut prefix = Vec::with_capacity(10);
-        put_varint(&mut prefix, len as u64);
-        out.splice(at..=at, prefix);
+        // The length takes more than the byte that was kept for it: the message moves up.
+        let prefix = varint_len(len as u64);
+        out.resize(out.len() + prefix - 1, 0);
+        out.copy_within(at + 1..at + 1 + len, at + prefix);
+        Cursor::new(&mut out[at..at + prefix]).varint(len as u64);
     }
 }
 

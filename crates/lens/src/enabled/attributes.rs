@@ -52,23 +52,23 @@ pub struct AttributeBytes {
     start: usize,
     count: usize,
     /// One bit for each kind of key that is there: a key whose bit is not set is new.
-    seen: u64,
+    seen: [u64; 4],
     dropped: u32,
 }
 
 /// What a buffer begins with.
-const FIRST_BYTES: usize = 512;
+const FIRST_BYTES: usize = 256;
 
-/// Which bit of `seen` a key has: its length and last bytes tell most keys apart.
+/// Which bit of `seen` a key has, by word and mask: its length and last bytes tell most keys apart.
 #[inline(always)]
-fn bit(key: &str) -> u64 {
+fn bit(key: &str) -> (usize, u64) {
     let bytes = key.as_bytes();
     let number = match bytes.last_chunk::<8>() {
         Some(tail) => u64::from_le_bytes(*tail),
         None => bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)),
     };
     let mixed = (number ^ (bytes.len() as u64) << 56).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    1 << (mixed >> 58)
+    ((mixed >> 62) as usize, 1 << (mixed >> 56 & 63))
 }
 
 impl AttributeBytes {
@@ -109,7 +109,7 @@ impl AttributeBytes {
         self.start = head.encoded_len();
         self.len = self.start;
         self.count = 0;
-        self.seen = 0;
+        self.seen = [0; 4];
         self.dropped = 0;
     }
 
@@ -165,11 +165,12 @@ impl AttributeBytes {
         value: &(impl EncodeValue + ?Sized),
         limits: ValueLimits,
     ) {
-        let bit = bit(key);
-        if (self.seen & bit != 0 || self.count >= limits.count) && !self.make_way(key, limits) {
+        let (word, bit) = bit(key);
+        if (self.seen[word] & bit != 0 || self.count >= limits.count) && !self.make_way(key, limits)
+        {
             return;
         }
-        self.seen |= bit;
+        self.seen[word] |= bit;
         self.count += 1;
         let end = self.len + key_value_len(key, value);
         if self.buffer.len() < end {

@@ -365,10 +365,9 @@ impl Ring {
         let mut last_nanos = self.clock();
         let mut add = |scope, item: &[u8], (at, word): (u64, u32)| {
             if gathered.items > 0 && gathered.bytes() + item.len() > max_bytes {
-                let (gathered, settled) =
-                    (std::mem::take(&mut gathered), std::mem::take(&mut settled));
-                let items = gathered.items;
-                let request = gathered.into_request(resource, name_of);
+                let (items, settled) = (gathered.items, std::mem::take(&mut settled));
+                let mut request = Vec::new();
+                gathered.take_request(&mut request, resource, name_of);
                 remains.push(Remains { request, items, settled });
             }
             gathered.add(scope, item);
@@ -397,7 +396,8 @@ impl Ring {
         }
         if gathered.items > 0 {
             let items = gathered.items;
-            let request = gathered.into_request(resource, name_of);
+            let mut request = Vec::new();
+            gathered.take_request(&mut request, resource, name_of);
             remains.push(Remains { request, items, settled });
         }
         remains

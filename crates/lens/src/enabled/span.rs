@@ -96,7 +96,7 @@ impl fmt::Debug for Recording {
 }
 
 /// Recordings of ended spans, kept with their buffers for the next ones of this thread.
-const POOLED: usize = 64;
+const POOLED: usize = 1024;
 /// Buffers larger than this are not kept.
 const POOLED_BYTES: usize = 8 << 10;
 

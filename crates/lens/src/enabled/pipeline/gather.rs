@@ -29,20 +29,25 @@ impl Gathered {
         self.bytes
     }
 
-    /// The request, with `name_of` giving the name and version of a scope.
-    pub(in crate::enabled) fn into_request(
-        self,
+    /// Writes the request to the end of `request`, with `name_of` giving the name and version of a scope, and begins
+    /// anew with the buffers as they are.
+    pub(in crate::enabled) fn take_request(
+        &mut self,
+        request: &mut Vec<u8>,
         resource: &[u8],
         name_of: impl Fn(u16) -> (String, String),
-    ) -> Vec<u8> {
-        let mut request = Vec::with_capacity(self.bytes + self.items * 4 + resource.len() + 256);
-        let named: Vec<_> =
-            self.scopes.iter().map(|(scope, items)| (name_of(*scope), items)).collect();
+    ) {
+        request.reserve(self.bytes + self.items * 4 + resource.len() + 256);
+        let named: Vec<_> = (self.scopes.iter())
+            .filter(|(_, items)| !items.is_empty())
+            .map(|(scope, items)| (name_of(*scope), items))
+            .collect();
         let scopes = named.iter().map(|((name, version), items)| {
             (Scope { name: name.as_str(), version: version.as_str() }, items.as_slice())
         });
-        put_request(&mut request, resource, scopes);
-        request
+        put_request(request, resource, scopes);
+        self.scopes.values_mut().for_each(Vec::clear);
+        (self.bytes, self.items) = (0, 0);
     }
 }
 
@@ -80,15 +85,15 @@ impl Round {
         self.next >= self.targets.len()
     }
 
-    /// Gathers the next request; what it took of each slot goes to `gains`.
+    /// Gathers the next request into `gathered`; what it took of each slot goes to `gains`.
     pub(super) fn gather(
         &mut self,
         reader: &Reader<Mapping>,
         max_bytes: usize,
         max_items: usize,
+        gathered: &mut Gathered,
         gains: &mut Vec<Gain>,
-    ) -> Gathered {
-        let mut gathered = Gathered::default();
+    ) {
         while let Some(target) = self.targets.get(self.next).copied() {
             let mut items = 0;
             let took = reader.read(target, self.from, |bytes| {
@@ -117,7 +122,6 @@ impl Round {
             self.next += 1;
             self.from = self.targets.get(self.next).map_or(0, |target| target.acknowledged);
         }
-        gathered
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use std::sync::atomic::Ordering;
 
 use super::backlog::{Backlog, Waiting};
-use super::gather::{Gain, Round, own_scope};
+use super::gather::{Gain, Gathered, Round, own_scope};
 use super::overflow::{Chunk, Overflow};
 use super::{ExportOutcome, Parts, Pipeline, SHORT_TICK, SpanBatch, SpanExporter, TICK};
 use crate::SetupError;
@@ -77,6 +77,9 @@ pub(super) struct Worker {
     spool_folder: Option<std::path::PathBuf>,
     noted_scopes: usize,
     round: Round,
+    /// Buffers of requests, used again: fresh memory costs more than what is written into it.
+    gathered: Gathered,
+    spare: Vec<u8>,
     /// The flush that the round under way serves.
     round_ticket: Option<u64>,
     in_flight: Option<InFlight>,
@@ -115,6 +118,8 @@ impl Worker {
             spool_folder,
             noted_scopes: 0,
             round: Round::default(),
+            gathered: Gathered::default(),
+            spare: Vec::new(),
             round_ticket: None,
             in_flight: None,
             held: None,
@@ -313,12 +318,14 @@ impl Worker {
         let max_items = self.settings.max_batch_spans.unwrap_or(usize::MAX);
         let mut gains = Vec::new();
         let max_bytes = self.settings.max_batch_bytes;
-        let gathered = self.round.gather(&self.reader, max_bytes, max_items, &mut gains);
+        let gathered = &mut self.gathered;
+        self.round.gather(&self.reader, max_bytes, max_items, gathered, &mut gains);
         if gathered.items == 0 {
             return None;
         }
         let spans = gathered.items;
-        let request = gathered.into_request(&self.resource, own_scope);
+        let mut request = std::mem::take(&mut self.spare);
+        gathered.take_request(&mut request, &self.resource, own_scope);
         let batch = SpanBatch { request: std::sync::Arc::new(request), spans };
         Some(Fresh { batch, gains, others: None })
     }
@@ -380,6 +387,7 @@ impl Worker {
             Load::Fresh(fresh) => {
                 let outcome = fresh.others.map_or(outcome, |others| worse(others, outcome));
                 self.count(&fresh, outcome);
+                self.keep_buffer(fresh.batch);
             }
             Load::Spooled(chunk) => self.count_waiting(&Waiting::File(chunk), outcome),
             Load::Waiting => self.settle_waiting(outcome),
@@ -413,6 +421,16 @@ impl Worker {
             }
         }
         self.acknowledge(&fresh.gains);
+    }
+
+    /// Keeps a request's memory for the next one, unless somebody else holds it.
+    fn keep_buffer(&mut self, batch: SpanBatch) {
+        if let Ok(mut request) = std::sync::Arc::try_unwrap(batch.request)
+            && request.capacity() <= self.settings.max_batch_bytes * 2
+        {
+            request.clear();
+            self.spare = request;
+        }
     }
 
     fn acknowledge(&mut self, gains: &[Gain]) {
