@@ -1,5 +1,6 @@
 //! The CLIENT span of one logical request, and the trace context that it sends.
 
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use gym_telemetry::groups::HTTP_CLIENT;
@@ -78,7 +79,10 @@ impl CallSpan {
             Span::build(&HTTP_CLIENT, name).kind(SpanKind::Client).parent(context).start();
         if span.is_recording() {
             span.set(semconv::HTTP_REQUEST_METHOD, method.as_str());
-            span.set(semconv::URL_FULL, url_without_query(endpoint, path));
+            URL.with_borrow_mut(|url| {
+                put_url_without_query(url, endpoint, path);
+                span.set(semconv::URL_FULL, url.as_str());
+            });
             span.set(semconv::SERVER_ADDRESS, endpoint.host());
             span.set(semconv::SERVER_PORT, i64::from(endpoint.port()));
             match endpoint.kind() {
@@ -259,7 +263,7 @@ impl CallSpan {
 
     /// Notes an attempt or a back-off that was cut off.
     fn cut_off(&mut self, reason: &'static str) {
-        self.note_attempt((semconv::HTTP_ATTEMPT_REASON, reason.into()));
+        self.note_attempt((semconv::HTTP_ATTEMPT_REASON, lens::Value::from_static(reason)));
     }
 
     /// Ends the span with the outcome of the whole request.
@@ -269,7 +273,9 @@ impl CallSpan {
             return;
         }
         // The limit of the whole request cuts off what is under way.
-        self.cut_off(value::retry_reason::TIMEOUT);
+        if self.attempt.is_some() {
+            self.cut_off(value::retry_reason::TIMEOUT);
+        }
         self.write_sums();
         match result {
             Ok(reply) => {
@@ -311,13 +317,15 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn url_without_query(endpoint: &Endpoint, path: &str) -> String {
-    let path = path.split(['?', '#']).next().unwrap_or_default();
-    let scheme = if endpoint.tls() { "https" } else { "http" };
-    let mut url = String::with_capacity(16 + endpoint.authority().len() + path.len());
-    url.push_str(scheme);
+thread_local! {
+    /// Where addresses are put together; every request of a rollout has one.
+    static URL: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+fn put_url_without_query(url: &mut String, endpoint: &Endpoint, path: &str) {
+    url.clear();
+    url.push_str(if endpoint.tls() { "https" } else { "http" });
     url.push_str("://");
     url.push_str(endpoint.authority());
-    url.push_str(path);
-    url
+    url.push_str(path.split(['?', '#']).next().unwrap_or_default());
 }

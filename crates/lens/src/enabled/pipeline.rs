@@ -430,5 +430,9 @@ pub(super) use overflow::{ABANDONED, is_locked, is_older, newest};
 
 /// How often the exporter's thread looks up by itself: it says that the process is alive, and sees what is due.
 const TICK: Duration = Duration::from_millis(100);
+/// The same while spans keep coming: what is read soon is still in the cache, and its slots are used again.
+const BUSY_TICK: Duration = Duration::from_millis(20);
+/// So many full slots are worth a request of their own.
+const BUSY_SLOTS: usize = 4;
 /// The same while a request is to go out at a number of spans.
 const SHORT_TICK: Duration = Duration::from_millis(5);

@@ -13,7 +13,10 @@ use std::sync::atomic::Ordering;
 use super::backlog::{Backlog, Waiting};
 use super::gather::{Gain, Gathered, Round, own_scope};
 use super::overflow::{Chunk, Overflow};
-use super::{ExportOutcome, Parts, Pipeline, SHORT_TICK, SpanBatch, SpanExporter, TICK};
+use super::{
+    BUSY_SLOTS, BUSY_TICK, ExportOutcome, Parts, Pipeline, SHORT_TICK, SpanBatch, SpanExporter,
+    TICK,
+};
 use crate::SetupError;
 use crate::config::BatchSettings;
 use crate::enabled::diagnostics::{self, Said};
@@ -76,6 +79,8 @@ pub(super) struct Worker {
     /// Where dead processes leave their rings.
     spool_folder: Option<std::path::PathBuf>,
     noted_scopes: usize,
+    /// Whether spans came fast when it last looked.
+    is_busy: bool,
     round: Round,
     /// Buffers of requests, used again: fresh memory costs more than what is written into it.
     gathered: Gathered,
@@ -117,6 +122,7 @@ impl Worker {
             overflow,
             spool_folder,
             noted_scopes: 0,
+            is_busy: false,
             round: Round::default(),
             gathered: Gathered::default(),
             spare: Vec::new(),
@@ -211,7 +217,11 @@ impl Worker {
         if asked {
             return Duration::ZERO;
         }
-        let tick = if self.settings.max_batch_spans.is_some() { SHORT_TICK } else { TICK };
+        let tick = match self.settings.max_batch_spans {
+            Some(_) => SHORT_TICK,
+            None if self.is_busy => BUSY_TICK,
+            None => TICK,
+        };
         self.next_export.saturating_duration_since(now).min(tick)
     }
 
@@ -290,6 +300,7 @@ impl Worker {
         self.was_woken
             || self.pipeline.woken.load(Ordering::Relaxed)
             || Instant::now() >= self.next_export
+            || self.pipeline.ring.sealed_slots() >= BUSY_SLOTS
             || (self.settings.max_batch_spans)
                 .is_some_and(|spans| self.pipeline.ring.waiting_items() >= spans as u64)
     }
@@ -297,6 +308,7 @@ impl Worker {
     fn begin_round(&mut self, ticket: u64) {
         self.was_woken = false;
         self.pipeline.woken.store(false, Ordering::Relaxed);
+        self.is_busy = self.pipeline.ring.sealed_slots() >= BUSY_SLOTS;
         self.round.begin(&mut self.reader);
         self.round_ticket = Some(ticket);
     }

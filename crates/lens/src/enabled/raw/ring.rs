@@ -214,6 +214,13 @@ impl<M: Memory> Ring<M> {
         }
     }
 
+    /// Slots that their writers are done with and the reader is not.
+    pub(crate) fn sealed_slots(&self) -> usize {
+        let is_sealed =
+            |slot: &u32| self.memory.header(*slot).state.load(Ordering::Relaxed) == state::SEALED;
+        self.slots_in_use().filter(is_sealed).count()
+    }
+
     /// Items published in slots that are still in use and not acknowledged.
     pub(crate) fn waiting_items(&self) -> u64 {
         let waiting = |slot| {
