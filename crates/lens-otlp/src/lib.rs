@@ -5,6 +5,7 @@
 //!
 //! Readers never panic on malformed input and skip fields they do not know.
 
+mod base64;
 pub mod encode;
 pub mod json;
 pub mod metrics;

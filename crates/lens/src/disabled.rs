@@ -469,20 +469,7 @@ impl TelemetryHandle {
 pub mod logs {
     use super::Value;
 
-    /// How bad it is; numbers as in OpenTelemetry.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-    pub enum Severity {
-        /// Finest.
-        Trace = 1,
-        /// For developers.
-        Debug = 5,
-        /// As expected.
-        Info = 9,
-        /// Unexpected, and handled.
-        Warn = 13,
-        /// Failed.
-        Error = 17,
-    }
+    pub use crate::severity::Severity;
 
     /// `false`.
     #[inline(always)]
@@ -503,8 +490,7 @@ pub const fn now_unix_nanos() -> u64 {
 
 #[doc(hidden)]
 pub mod __private {
-    use super::{Group, Span, SpanGuard};
-    use std::borrow::Cow;
+    use super::Span;
 
     pub struct Outcome<'a, T>(pub &'a T);
 
@@ -515,24 +501,4 @@ pub mod __private {
     impl<T> RecordError for &&Outcome<'_, T> {}
     pub trait RecordOpaqueError {}
     pub trait RecordAny {}
-
-    #[inline(always)]
-    pub fn call<R>(body: impl FnOnce() -> R) -> R {
-        body()
-    }
-
-    #[inline(always)]
-    pub fn function_guard(_group: &'static Group, _name: &'static str) -> SpanGuard {
-        SpanGuard::disabled()
-    }
-
-    #[inline(always)]
-    pub fn trace_future<F: Future>(
-        _group: &'static Group,
-        _name: impl Into<Cow<'static, str>>,
-        future: F,
-        _record: impl FnOnce(&mut Span, &F::Output),
-    ) -> F {
-        future
-    }
 }

@@ -38,6 +38,7 @@ pub mod env_vars;
 pub mod semconv;
 
 mod macros;
+mod severity;
 mod spool;
 
 #[cfg(not(feature = "enable"))]

@@ -7,6 +7,7 @@ use http::{HeaderMap, StatusCode};
 
 use super::Prepared;
 use super::trouble::{self, Trouble};
+use crate::base64;
 use crate::view::Repeated;
 use crate::wire::{Content, Fields};
 
@@ -50,7 +51,7 @@ impl Asked {
                 Err(_) => Self::Never,
             };
         }
-        let details = text("grpc-status-details-bin").and_then(decode_base64);
+        let details = text("grpc-status-details-bin").and_then(base64::decode);
         let delay = details.as_deref().and_then(retry_delay);
         delay.map_or(Self::Nothing, |delay| Self::After(delay.min(MAX_ASKED)))
     }
@@ -72,29 +73,6 @@ fn retry_delay(status: &[u8]) -> Option<Duration> {
     };
     let seconds = number(1).min(MAX_ASKED.as_secs());
     Some(Duration::new(seconds, u32::try_from(number(2)).unwrap_or(0).min(999_999_999)))
-}
-
-/// Base 64 with or without padding.
-fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut count) = (0_u32, 0);
-    for digit in text.trim_end_matches('=').bytes() {
-        let value = match digit {
-            b'A'..=b'Z' => digit - b'A',
-            b'a'..=b'z' => digit - b'a' + 26,
-            b'0'..=b'9' => digit - b'0' + 52,
-            b'+' | b'-' => 62,
-            b'/' | b'_' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            out.push((bits >> count) as u8);
-        }
-    }
-    Some(out)
 }
 
 /// Judges an OTLP/HTTP status other than success.

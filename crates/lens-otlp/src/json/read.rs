@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::base64;
 use crate::encode::{
     EVENT_ATTRIBUTES, EncodeValue, LINK_ATTRIBUTES, RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES,
 };
@@ -278,7 +279,9 @@ fn put_value(out: &mut Vec<u8>, value: &Value, depth: u8) -> Result<(), DecodeEr
             put_uint(out, 3, number as u64);
         }
         ("doubleValue", content) => put_double(out, 4, double(content)?),
-        ("bytesValue", Value::String(text)) => put_bytes(out, 7, &decode_base64(text)?),
+        ("bytesValue", Value::String(text)) => {
+            put_bytes(out, 7, &base64::decode(text).ok_or(DecodeError::Json("bytesValue"))?)
+        }
         ("arrayValue", content) => {
             let mut items = Vec::new();
             for item in list(content, "values")? {
@@ -313,26 +316,4 @@ fn double(content: &Value) -> Result<f64, DecodeError> {
         },
         content => content.as_f64().ok_or(DecodeError::Json("doubleValue")),
     }
-}
-
-fn decode_base64(text: &str) -> Result<Vec<u8>, DecodeError> {
-    let mut out = Vec::with_capacity(text.len() * 3 / 4);
-    let (mut group, mut bits) = (0_u32, 0_u8);
-    for digit in text.bytes().take_while(|digit| *digit != b'=') {
-        let value = match digit {
-            b'A'..=b'Z' => digit - b'A',
-            b'a'..=b'z' => digit - b'a' + 26,
-            b'0'..=b'9' => digit - b'0' + 52,
-            b'+' | b'-' => 62,
-            b'/' | b'_' => 63,
-            _ => return Err(DecodeError::Json("bytesValue")),
-        };
-        group = group << 6 | u32::from(value);
-        bits += 6;
-        if bits >= 8 {
-            bits -= 8;
-            out.push((group >> bits) as u8);
-        }
-    }
-    Ok(out)
 }
