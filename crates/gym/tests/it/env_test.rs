@@ -1,11 +1,11 @@
 //! `gym env test`, on shipped environments and on one of a user's own.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
 
-use crate::support::{gym, text};
+use crate::support::{built_example, gym, text};
 
 /// `env test` in an empty folder.
 fn env_test(folder: &Path, arguments: &[&str]) -> Output {
@@ -27,17 +27,7 @@ fn report(output: &Output) -> Value {
 /// The search root of the example server, with the built program in it.
 fn calculator(folder: &Path) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = Path::new(env!("CARGO_BIN_EXE_gym"))
-        .parent()
-        .expect("the binary has a directory")
-        .join("examples/calculator");
-    if !program.exists() {
-        // `cargo test --test it` builds no examples.
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--package", "gym", "--example", "calculator"]);
-        let built = build.current_dir(here).status().expect("cargo runs");
-        assert!(built.success(), "the example builds");
-    }
+    let program = built_example("calculator");
     let source = here.join("examples/calculator/resources_servers/calculator");
     let target = folder.join("root/resources_servers/calculator");
     for (directory, file) in [("configs", "calculator.yaml"), ("data", "example.jsonl")] {

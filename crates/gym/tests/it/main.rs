@@ -12,4 +12,5 @@ mod spans;
 mod spool;
 mod support;
 mod trace;
+mod trace_context;
 mod trees;

@@ -11,7 +11,29 @@ use serde_json::Value;
 
 /// The program under test.
 pub fn gym() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gym"));
+    clean(Path::new(env!("CARGO_BIN_EXE_gym")))
+}
+
+/// A program of `examples/`.
+pub fn example(name: &str) -> Command {
+    clean(&built_example(name))
+}
+
+/// Where a program of `examples/` is; built when it is missing, as `cargo test --test it` leaves it.
+pub fn built_example(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_BIN_EXE_gym")).parent().expect("the binary has a folder");
+    let program = folder.join("examples").join(name);
+    if !program.exists() {
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--package", "gym", "--example", name]);
+        let built = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo runs");
+        assert!(built.success(), "the example builds");
+    }
+    program
+}
+
+fn clean(program: &Path) -> Command {
+    let mut command = Command::new(program);
     command.stdin(Stdio::null());
     // What the machine has set must not decide a test.
     for (name, _) in std::env::vars_os() {

@@ -153,45 +153,40 @@ fn parse_traceparent(text: &str) -> Option<SpanContext> {
     context.is_valid().then_some(context)
 }
 
+/// Of members with one key the first stays: the leftmost is the one written last.
 fn parse_tracestate(text: &str) -> Option<Box<str>> {
-    let mut keys: Vec<&str> = Vec::new();
+    let mut members: Vec<(&str, &str)> = Vec::new();
+    let mut repeated = false;
     for member in text.split(',') {
         let member = member.trim_matches([' ', '\t']);
         if member.is_empty() {
             continue;
         }
         let (key, value) = member.split_once('=')?;
-        if !is_tracestate_key(key) || !is_tracestate_value(value) || keys.contains(&key) {
+        if !is_tracestate_key(key) || !is_tracestate_value(value) {
             return None;
         }
-        keys.push(key);
+        if members.iter().any(|(known, _)| *known == key) {
+            repeated = true;
+        } else {
+            members.push((key, member));
+        }
     }
-    let text = text.trim_matches([' ', '\t', ',']);
-    (!keys.is_empty() && keys.len() <= MAX_TRACESTATE_MEMBERS).then(|| text.into())
+    if members.is_empty() || members.len() > MAX_TRACESTATE_MEMBERS {
+        return None;
+    }
+    if !repeated {
+        return Some(text.trim_matches([' ', '\t', ',']).into());
+    }
+    let members: Vec<&str> = members.into_iter().map(|(_, member)| member).collect();
+    Some(members.join(",").into())
 }
 
+/// Level 2: a lower-case letter or a digit, then up to 255 characters, `@` among them.
 fn is_tracestate_key(key: &str) -> bool {
-    let rest_fits = |text: &str| {
-        text.bytes()
-            .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/'))
-    };
-    let starts = |text: &str, digit: bool| {
-        text.bytes()
-            .next()
-            .is_some_and(|byte| byte.is_ascii_lowercase() || digit && byte.is_ascii_digit())
-    };
-    match key.split_once('@') {
-        Some((tenant, system)) => {
-            tenant.len() <= 241
-                && system.len() <= 14
-                && starts(tenant, true)
-                && starts(system, false)
-                && rest_fits(tenant)
-                && rest_fits(system)
-        }
-        // Level 2 lets a simple key start with a digit too.
-        None => key.len() <= 256 && starts(key, true) && rest_fits(key),
-    }
+    let is_first = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_more = |byte: u8| is_first(byte) || matches!(byte, b'_' | b'-' | b'*' | b'/' | b'@');
+    key.len() <= 256 && key.bytes().next().is_some_and(is_first) && key.bytes().skip(1).all(is_more)
 }
 
 fn is_tracestate_value(value: &str) -> bool {
@@ -493,11 +488,17 @@ mod tests {
     #[test]
     fn malformed_tracestate_is_discarded_alone() {
         let too_many = (0..33).map(|at| format!("k{at}=v")).collect::<Vec<_>>().join(",").leak();
-        for state in ["Upper=1", "a=1,a=2", "a", "a=", "a=b=c", "@x=1", "a@=1", too_many] {
+        for state in ["Upper=1", "a", "a=", "a=b=c", "@x=1", "a.b=1", too_many] {
             let context = extract(&[("traceparent", PARENT), ("tracestate", state)]);
             assert!(context.span_context().is_valid(), "{state}");
             assert!(!inject(&context).contains_key("tracestate"), "{state}");
         }
+    }
+
+    #[test]
+    fn of_repeated_tracestate_keys_the_first_stays() {
+        let context = extract(&[("traceparent", PARENT), ("tracestate", "a=1, b=2,a=3,,c@d@=4")]);
+        assert_eq!(inject(&context)["tracestate"], "a=1,b=2,c@d@=4");
     }
 
     #[test]

@@ -31,7 +31,8 @@ pub(super) fn child_of(parent: SpanContext) -> SpanContext {
     let span_id = SpanId::random();
     if !parent.is_valid() {
         let trace_id = TraceId::random();
-        let flags = if keeps(trace_id) { FLAG_SAMPLED } else { 0 };
+        // Ids of ours are random in all their bits, which level 2 says with a flag.
+        let flags = FLAG_RANDOM | if keeps(trace_id) { FLAG_SAMPLED } else { 0 };
         return SpanContext::with_flags(trace_id, span_id, flags, false);
     }
     let sampled = if PARENT_BASED.load(Ordering::Relaxed) {
