@@ -7,7 +7,10 @@ use std::{
 
 use lens::{
     Value,
-    config::{BatchSettings, ExporterKind, LensConfig, OtlpSettings, Sampler, SpoolSettings},
+    config::{
+        BatchSettings, ExportSettings, ExporterKind, LensConfig, OtlpSettings, Sampler,
+        SpoolSettings,
+    },
 };
 
 use crate::{
@@ -35,9 +38,9 @@ pub(crate) fn lens_config(resolved: &Resolved, process: Process<'_>, run_id: &Ru
         service_name: resolved.service_name_of(process.server_name),
         resource_attributes: resource_attributes(resolved, process, run_id),
         span_groups: resolved.span_groups.value.clone(),
-        traces_exporter: exporter(resolved, &resolved.traces),
-        metrics_exporter: exporter(resolved, &resolved.metrics),
-        logs_exporter: exporter(resolved, &resolved.logs),
+        traces_exporter: exporter(&resolved.traces),
+        metrics_exporter: exporter(&resolved.metrics),
+        logs_exporter: exporter(&resolved.logs),
         traces_otlp: otlp(&resolved.otlp.traces),
         metrics_otlp: otlp(&resolved.otlp.metrics),
         logs_otlp: otlp(&resolved.otlp.logs),
@@ -45,6 +48,13 @@ pub(crate) fn lens_config(resolved: &Resolved, process: Process<'_>, run_id: &Ru
             ring_folder: Some(ring_folder(resolved)),
             overflow_folder: process.overflow_dir.map(Path::to_owned),
             run_id: run_id.to_string(),
+        },
+        // Every process of a fleet is rank 0 of a world of its own.
+        export: ExportSettings {
+            strategy: resolved.export_strategy.value.clone(),
+            rank: resolved.export_rank.value,
+            sample_rate: resolved.export_sample_rate.value,
+            sampler: resolved.sampler_enabled.value,
         },
         ..LensConfig::default()
     };
@@ -80,10 +90,11 @@ pub(crate) fn lens_config(resolved: &Resolved, process: Process<'_>, run_id: &Ru
     config.metric_timeout = millis(env_vars::OTEL_METRIC_EXPORT_TIMEOUT, config.metric_timeout);
     let limit = |variable| count(variable).unwrap_or(usize::MAX);
     config.limits.attributes = limit(env_vars::OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT);
-    config.limits.attribute_value_bytes = limit(env_vars::OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT);
+    config.limits.attribute_value_chars = limit(env_vars::OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT);
     config.limits.events = limit(env_vars::OTEL_SPAN_EVENT_COUNT_LIMIT);
     config.limits.links = limit(env_vars::OTEL_SPAN_LINK_COUNT_LIMIT);
     config.limits.event_attributes = limit(env_vars::OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT);
+    config.limits.link_attributes = limit(env_vars::OTEL_LINK_ATTRIBUTE_COUNT_LIMIT);
     config
 }
 
@@ -145,8 +156,8 @@ fn resource_attributes(
     attributes
 }
 
-fn exporter(resolved: &Resolved, signal: &SignalSettings) -> ExporterKind {
-    if !signal.enabled.value || !resolved.exports_from_here() {
+fn exporter(signal: &SignalSettings) -> ExporterKind {
+    if !signal.enabled.value {
         return ExporterKind::None;
     }
     match signal.exporter.value {
@@ -242,13 +253,19 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_its_strategy_silences_exports_nothing() {
-        let of = |block| config(&[], block).traces_exporter;
-        assert_eq!(of(json!({"export_strategy": "single_rank"})), ExporterKind::Otlp);
-        assert_eq!(
-            of(json!({"export_strategy": "single_rank", "export_rank": 3})),
-            ExporterKind::None
+    fn strategy_and_sampler_reach_the_pipeline() {
+        let config = config(
+            &[(env_vars::SAMPLER_ENABLED, "1"), (env_vars::lens::EXPORT_SAMPLE_RATE, "0.5")],
+            json!({"export_strategy": "single_rank", "export_rank": 3}),
         );
+        let expected = ExportSettings {
+            strategy: "single_rank".to_owned(),
+            rank: 3,
+            sample_rate: 0.5,
+            sampler: true,
+        };
+        assert_eq!(config.export, expected);
+        assert_eq!((config.rank, config.world_size), (0, 1));
     }
 
     #[test]
@@ -261,6 +278,7 @@ mod tests {
                 (env_vars::OTEL_TRACES_SAMPLER_ARG, "0.25"),
                 (env_vars::OTEL_PROPAGATORS, "tracecontext"),
                 (env_vars::OTEL_ATTRIBUTE_COUNT_LIMIT, "3"),
+                (env_vars::OTEL_SPAN_LINK_COUNT_LIMIT, "7"),
                 (env_vars::OTEL_METRIC_EXPORT_INTERVAL, "11"),
                 (env_vars::OTEL_BLRP_SCHEDULE_DELAY, "13"),
                 (env_vars::OTEL_BLRP_EXPORT_TIMEOUT, "15"),
@@ -275,6 +293,7 @@ mod tests {
         assert_eq!((config.sampler.parent_based, config.sampler.ratio), (false, 0.25));
         assert!(config.propagators.trace_context && !config.propagators.baggage);
         assert_eq!((config.limits.attributes, config.limits.event_attributes), (3, 3));
+        assert_eq!((config.limits.links, config.limits.link_attributes), (7, 3));
         assert_eq!(config.metric_interval, Duration::from_millis(11));
         let logs = config.log_batch;
         assert_eq!(logs.schedule_delay, Duration::from_millis(13));

@@ -318,18 +318,6 @@ impl Resolved {
         }
     }
 
-    /// Whether this process exports at all.
-    ///
-    /// Every process of a fleet is rank 0 of a world of its own; a strategy that is not known here
-    /// exports.
-    pub fn exports_from_here(&self) -> bool {
-        match self.export_strategy.value.trim().to_ascii_lowercase().as_str() {
-            "single_rank" => matches!(self.export_rank.value, 0 | -1),
-            "sampled" => self.export_sample_rate.value > 0.0,
-            _ => true,
-        }
-    }
-
     /// The settings of a signal.
     pub fn signal(&self, signal: Signal) -> &SignalSettings {
         match signal {

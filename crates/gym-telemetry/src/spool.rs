@@ -7,7 +7,7 @@ use std::{
 
 use lens::{
     PipelineSnapshot, SetupError,
-    config::{BatchSettings, ExporterKind},
+    config::{BatchSettings, ExportSettings, ExporterKind},
 };
 
 use crate::{
@@ -60,6 +60,7 @@ pub fn ship_dead(
     let mut config = lens_config(settings, process, &RunId::generate());
     config.enabled = true;
     config.span_groups = String::new();
+    config.export = ExportSettings::default();
     config.traces_exporter = ExporterKind::Otlp;
     config.logs_exporter = ExporterKind::Otlp;
     config.metrics_exporter = ExporterKind::None;

@@ -433,9 +433,23 @@ pub const LINK_ATTRIBUTES: u8 = 4;
 
 /// Appends a `Span.links` field without attributes.
 pub fn put_link(out: &mut Vec<u8>, trace_id: &[u8; 16], span_id: &[u8; 8], flags: u32) {
+    put_link_with(out, trace_id, span_id, flags, 0, |_| {});
+}
+
+/// Appends a `Span.links` field; `attributes` appends the link's attributes as field 4.
+pub fn put_link_with(
+    out: &mut Vec<u8>,
+    trace_id: &[u8; 16],
+    span_id: &[u8; 8],
+    flags: u32,
+    dropped_attributes: u32,
+    attributes: impl FnOnce(&mut Vec<u8>),
+) {
     put_message(out, SPAN_LINKS, |out| {
         put_bytes(out, 1, trace_id);
         put_bytes(out, 2, span_id);
+        attributes(out);
+        put_count(out, 5, dropped_attributes);
         out.push(tag(6, FIXED32));
         out.extend_from_slice(&flags.to_le_bytes());
     });

@@ -73,6 +73,8 @@ pub struct CollectedEvent {
     pub unix_nanos: u64,
     /// By key.
     pub attributes: BTreeMap<String, Value>,
+    /// Attributes that the sender dropped.
+    pub dropped_attributes: u64,
 }
 
 /// One link.
@@ -82,6 +84,10 @@ pub struct CollectedLink {
     pub trace_id: String,
     /// 16 hex digits.
     pub span_id: String,
+    /// By key.
+    pub attributes: BTreeMap<String, Value>,
+    /// Attributes that the sender dropped.
+    pub dropped_attributes: u64,
 }
 
 /// Reads an encoded `ExportTraceServiceRequest`.
@@ -189,12 +195,18 @@ fn read_span(
             name: event.name.to_owned(),
             unix_nanos: event.unix_nanos,
             attributes: read_attributes(event.attributes())?.0,
+            dropped_attributes: event.dropped_attributes,
         });
     }
     let mut links = Vec::new();
     for link in span.links() {
         let link = link?;
-        links.push(CollectedLink { trace_id: hex(link.trace_id), span_id: hex(link.span_id) });
+        links.push(CollectedLink {
+            trace_id: hex(link.trace_id),
+            span_id: hex(link.span_id),
+            attributes: read_attributes(link.attributes())?.0,
+            dropped_attributes: link.dropped_attributes,
+        });
     }
     Ok(CollectedSpan {
         trace_id: hex(span.trace_id),

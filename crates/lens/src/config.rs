@@ -4,6 +4,7 @@
 //! (a config file, their own prefix) fill the fields themselves.
 
 mod endpoint;
+mod export;
 mod from_env;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use crate::Value;
 
 pub use endpoint::{Signal, default_endpoint, signal_url};
+pub use export::{ExportCandidate, ExportSettings};
 pub use from_env::{ConfigWarning, parse_bool, parse_headers, parse_key_values};
 
 /// Everything telemetry needs to know.
@@ -60,6 +62,10 @@ pub struct LensConfig {
     pub rank: u32,
     /// `dl.world_size`.
     pub world_size: u32,
+    /// The rank among those of this host.
+    pub local_rank: u32,
+    /// Which processes export.
+    pub export: ExportSettings,
 }
 
 impl Default for LensConfig {
@@ -86,6 +92,8 @@ impl Default for LensConfig {
             metric_cardinality_limit: 2000,
             rank: 0,
             world_size: 1,
+            local_rank: 0,
+            export: ExportSettings::default(),
         }
     }
 }
@@ -201,14 +209,15 @@ impl Default for Sampler {
 }
 
 impl Sampler {
-    /// A sampler by its name and argument in `OTEL_TRACES_SAMPLER(_ARG)`.
+    /// The argument of `traceidratio`: a number from 0 to 1.
+    pub fn parse_ratio(text: &str) -> Option<f64> {
+        text.trim().parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio))
+    }
+
+    /// A sampler by its name and argument in `OTEL_TRACES_SAMPLER(_ARG)`; an argument that
+    /// [`Sampler::parse_ratio`] does not take is as good as none, which is 1.
     pub fn from_name(name: &str, argument: Option<&str>) -> Option<Self> {
-        let ratio = || {
-            argument
-                .and_then(|text| text.trim().parse::<f64>().ok())
-                .filter(|ratio| (0.0..=1.0).contains(ratio))
-                .unwrap_or(1.0)
-        };
+        let ratio = || argument.and_then(Self::parse_ratio).unwrap_or(1.0);
         let name = name.trim().to_ascii_lowercase();
         let (parent_based, name) = match name.strip_prefix("parentbased_") {
             Some(rest) => (true, rest),
@@ -295,24 +304,27 @@ impl BatchSettings {
 pub struct SpanLimits {
     /// Attributes on a span.
     pub attributes: usize,
-    /// Bytes of one string value; longer ones are cut at a character boundary.
-    pub attribute_value_bytes: usize,
+    /// Characters of one string value, also inside an array; longer ones are cut.
+    pub attribute_value_chars: usize,
     /// Events on a span.
     pub events: usize,
     /// Links on a span.
     pub links: usize,
     /// Attributes on an event.
     pub event_attributes: usize,
+    /// Attributes on a link.
+    pub link_attributes: usize,
 }
 
 impl SpanLimits {
     /// The specification's defaults.
     pub const DEFAULT: Self = Self {
         attributes: 128,
-        attribute_value_bytes: usize::MAX,
+        attribute_value_chars: usize::MAX,
         events: 128,
         links: 128,
         event_attributes: 128,
+        link_attributes: 128,
     };
 }
 

@@ -47,6 +47,13 @@ pub fn is_span_group_enabled(_name: &str) -> bool {
     false
 }
 
+/// Does nothing.
+pub fn register_export_strategy(
+    _name: &str,
+    _decide: impl Fn(&crate::config::ExportCandidate) -> bool + Send + Sync + 'static,
+) {
+}
+
 /// A preset: its name and the groups or presets that it stands for.
 pub type Preset = (&'static str, &'static [&'static str]);
 
@@ -205,6 +212,11 @@ impl SpanBuilder {
     pub fn link(self, _context: SpanContext) -> Self {
         self
     }
+    /// A span of another trace that caused this one, with attributes.
+    #[inline(always)]
+    pub fn link_with(self, _context: SpanContext, _attributes: &[(&'static str, Value)]) -> Self {
+        self
+    }
     /// The start, in place of now.
     #[inline(always)]
     pub fn start_nanos(self, _unix_nanos: u64) -> Self {
@@ -269,6 +281,9 @@ impl Span {
     /// Does nothing.
     #[inline(always)]
     pub fn link(&mut self, _context: SpanContext) {}
+    /// Does nothing.
+    #[inline(always)]
+    pub fn link_with(&mut self, _context: SpanContext, _attributes: &[(&'static str, Value)]) {}
     /// Does nothing.
     #[inline(always)]
     pub fn update_name(&mut self, _name: impl Into<Cow<'static, str>>) {}

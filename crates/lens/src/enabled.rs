@@ -13,6 +13,7 @@ mod group;
 mod guard;
 mod handle;
 mod ids;
+mod limited;
 #[cfg(feature = "log")]
 mod log_bridge;
 pub mod logs;
@@ -26,6 +27,7 @@ mod recover;
 mod resource;
 mod sampling;
 mod span;
+mod strategy;
 #[cfg(feature = "tracing")]
 mod tracing_layer;
 mod value;
@@ -46,6 +48,7 @@ pub use pipeline::leftovers;
 pub use pipeline::{ExportOutcome, InMemorySpans, SpanBatch, SpanExporter};
 pub use recover::spools;
 pub use span::{Span, SpanBuilder};
+pub use strategy::register_export_strategy;
 #[cfg(feature = "tracing")]
 pub use tracing_layer::TracingLayer;
 pub use value::Value;

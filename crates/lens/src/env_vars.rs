@@ -80,6 +80,19 @@ pub const OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT: &str = "OTEL_EVENT_ATTRIBUTE_COUNT_L
 /// Attributes on one link.
 pub const OTEL_LINK_ATTRIBUTE_COUNT_LIMIT: &str = "OTEL_LINK_ATTRIBUTE_COUNT_LIMIT";
 
+/// Rank of this process in a distributed job.
+pub const RANK: &str = "RANK";
+/// Processes of the job.
+pub const WORLD_SIZE: &str = "WORLD_SIZE";
+/// Rank of this process among those of its host.
+pub const LOCAL_RANK: &str = "LOCAL_RANK";
+/// The rank as Slurm gives it.
+pub const SLURM_PROCID: &str = "SLURM_PROCID";
+/// Processes of the job as Slurm gives it.
+pub const SLURM_NTASKS: &str = "SLURM_NTASKS";
+/// The rank on this host as Slurm gives it.
+pub const SLURM_LOCALID: &str = "SLURM_LOCALID";
+
 /// Suffixes that follow a program's own prefix (`NEMO_GYM_OTEL_`, `NEMO_LENS_`).
 pub mod suffix {
     /// Telemetry on or off.
@@ -94,6 +107,14 @@ pub mod suffix {
     pub const METRICS_ENABLED: &str = "METRICS_ENABLED";
     /// Log records on or off.
     pub const LOGS_ENABLED: &str = "LOGS_ENABLED";
+    /// Which processes export.
+    pub const EXPORT_STRATEGY: &str = "EXPORT_STRATEGY";
+    /// For `single_rank`: which.
+    pub const EXPORT_RANK: &str = "EXPORT_RANK";
+    /// For `sampled`: the share.
+    pub const EXPORT_SAMPLE_RATE: &str = "EXPORT_SAMPLE_RATE";
+    /// The rank-aware sampler.
+    pub const SAMPLER_ENABLED: &str = "SAMPLER_ENABLED";
     /// One id for all processes of a run.
     pub const RUN_ID: &str = "RUN_ID";
     /// Who runs it.

@@ -416,6 +416,30 @@ fn unsampled_parent_is_honoured_and_passed_on() {
     );
 }
 
+/// What the third of three servers is sent when the first is sent `flags`.
+fn through_three_servers(flags: &str) -> String {
+    let mut header = format!("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-{flags}");
+    for _ in 0..3 {
+        let remote = Context::extract(|name| (name == "traceparent").then_some(header.as_str()));
+        let server = Span::build(&WORK, "server").kind(SpanKind::Server).parent(&remote).start();
+        let server = remote.with_span(&server).attach();
+        let client = Span::build(&WORK, "client").kind(SpanKind::Client).start();
+        Context::current().with_span(&client).inject(|_, value| header = value.to_owned());
+        drop((client, server));
+    }
+    header
+}
+
+#[test]
+fn decision_of_the_first_is_kept_through_three_servers() {
+    register();
+    for (flags, recorded) in [("00", 0), ("01", 6), ("02", 0), ("03", 6)] {
+        let (header, spans) = collect(|| through_three_servers(flags));
+        assert!(header.ends_with(&format!("-{flags}")), "{flags}: {header}");
+        assert_eq!(spans.len(), recorded, "{flags}");
+    }
+}
+
 #[test]
 fn builder_sets_kind_root_links_and_times() {
     register();

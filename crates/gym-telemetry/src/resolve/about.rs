@@ -28,11 +28,19 @@ fn own(name: &str) -> Option<&'static str> {
             "make CLIENT spans (alias `instrument_http_client`); trace context is sent either way"
         }
         "export_strategy" => {
-            "which processes export: `all_ranks`, `single_rank`, `sampled`, `first_rank_per_node`"
+            "which processes export: `all_ranks`, `single_rank`, `sampled`, `first_rank_per_node` or \
+             one that the program registered"
         }
-        "export_rank" => "for `single_rank`: the rank that exports, -1 for the last",
-        "export_sample_rate" => "for `sampled`: the share of ranks",
-        "sampler_enabled" => "the rank-aware sampler",
+        "export_rank" => {
+            "for `single_rank`: the rank that exports; negative ones count from the last, -1"
+        }
+        "export_sample_rate" => {
+            "for `sampled`: the share of processes that export, drawn by run id, service name and rank"
+        }
+        "sampler_enabled" => {
+            "a process that does not export records nothing that it begins, and still takes part in \
+             traces that others began"
+        }
         "run_id" => "id shared by every process of a fleet; else that of the Slurm job, else new",
         "user_id" => "`nemo.user.id` on the resource",
         "live_events" => "announce long-lived spans in log records: `auto`, `on` or `off`",
@@ -84,7 +92,7 @@ fn of_pipeline(name: &str) -> Option<&'static str> {
     Some(match name {
         "resource_attributes" => "`key=value,…` added to the resource",
         "traces.sampler" => "which traces are recorded",
-        "traces.sampler_arg" => "the ratio of `traceidratio`",
+        "traces.sampler_arg" => "for `traceidratio`: the share of traces, from 0 to 1",
         "propagators" => "what crosses process boundaries: `tracecontext`, `baggage`",
         "bsp_schedule_delay" => "milliseconds that an ended span waits at most",
         "bsp_export_timeout" => "milliseconds that an export of spans may take",
@@ -97,10 +105,13 @@ fn of_pipeline(name: &str) -> Option<&'static str> {
         "metric_export_interval" => "milliseconds between two exports of metrics",
         "metric_export_timeout" => "milliseconds that an export of metrics may take",
         "span_attribute_count_limit" => "attributes of a span at most",
-        "span_attribute_value_length_limit" => "length of an attribute's text at most",
+        "span_attribute_value_length_limit" => {
+            "characters of a text among attributes at most, also of those of events and links"
+        }
         "span_event_count_limit" => "events of a span at most",
         "span_link_count_limit" => "links of a span at most",
         "event_attribute_count_limit" => "attributes of an event at most",
+        "link_attribute_count_limit" => "attributes of a link at most",
         _ => return None,
     })
 }

@@ -2,7 +2,7 @@
 //!
 //! Defaults are those of the pipeline that obeys them, so that what is shown is what is used.
 
-use lens::config::LensConfig;
+use lens::config::{LensConfig, Sampler};
 
 use super::layers::Layers;
 use crate::{env_vars, origin::Sourced};
@@ -44,12 +44,15 @@ const NUMBERS: &[(&str, Option<&str>, Default)] = &[
     (
         env_vars::OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT,
         Some(env_vars::OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT),
-        |c| count(c.limits.attribute_value_bytes),
+        |c| count(c.limits.attribute_value_chars),
     ),
     (env_vars::OTEL_SPAN_EVENT_COUNT_LIMIT, None, |c| count(c.limits.events)),
     (env_vars::OTEL_SPAN_LINK_COUNT_LIMIT, None, |c| count(c.limits.links)),
     (env_vars::OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT, Some(env_vars::OTEL_ATTRIBUTE_COUNT_LIMIT), |c| {
         count(c.limits.event_attributes)
+    }),
+    (env_vars::OTEL_LINK_ATTRIBUTE_COUNT_LIMIT, Some(env_vars::OTEL_ATTRIBUTE_COUNT_LIMIT), |c| {
+        count(c.limits.link_attributes)
     }),
 ];
 
@@ -84,19 +87,32 @@ pub(super) fn resolve(at: &mut Layers<'_>) -> Standard {
         );
         numbers.push((variable, number));
     }
+    let traces_sampler = at.standard(
+        &[env_vars::OTEL_TRACES_SAMPLER],
+        |text| {
+            let text = text.trim().to_ascii_lowercase();
+            SAMPLERS.contains(&text.as_str()).then_some(text)
+        },
+        "always_on, always_off, traceidratio or one of these with `parentbased_` before it",
+        None,
+        "parentbased_always_on".to_owned(),
+    );
+    // Only a ratio is read; whatever else stands there is another sampler's.
+    let traces_sampler_arg = if traces_sampler.value.ends_with("traceidratio") {
+        at.standard(
+            &[env_vars::OTEL_TRACES_SAMPLER_ARG],
+            |text| Sampler::parse_ratio(text).map(|_| Some(text.trim().to_owned())),
+            "a number from 0 to 1",
+            None,
+            None,
+        )
+    } else {
+        at.maybe(&[env_vars::OTEL_TRACES_SAMPLER_ARG])
+    };
     Standard {
         resource_attributes: at.maybe(&[env_vars::OTEL_RESOURCE_ATTRIBUTES]),
-        traces_sampler: at.standard(
-            &[env_vars::OTEL_TRACES_SAMPLER],
-            |text| {
-                let text = text.trim().to_ascii_lowercase();
-                SAMPLERS.contains(&text.as_str()).then_some(text)
-            },
-            "always_on, always_off, traceidratio or one of these with `parentbased_` before it",
-            None,
-            "parentbased_always_on".to_owned(),
-        ),
-        traces_sampler_arg: at.maybe(&[env_vars::OTEL_TRACES_SAMPLER_ARG]),
+        traces_sampler,
+        traces_sampler_arg,
         propagators: at.standard(
             &[env_vars::OTEL_PROPAGATORS],
             |text| Some(text.trim().to_ascii_lowercase()),

@@ -258,6 +258,30 @@ fn an_unreadable_variable_switches_telemetry_off_with_one_warning_that_names_it(
 }
 
 #[test]
+fn a_ratio_that_is_none_is_ignored_and_one_that_nobody_reads_is_not_looked_at() {
+    let resolved = |sampler: &str, ratio: &str| {
+        let variables = env(&[
+            (env_vars::OTEL_TRACES_SAMPLER, sampler),
+            (env_vars::OTEL_TRACES_SAMPLER_ARG, ratio),
+        ]);
+        resolve(&variables, &block(json!({"enabled": true})))
+    };
+    for ratio in ["NaN", "inf", "-0.1", "1.5", "abc"] {
+        let resolved = resolved("parentbased_traceidratio", ratio);
+        assert!(resolved.is_enabled());
+        assert_eq!(resolved.standard.traces_sampler_arg.value, None, "{ratio}");
+        let warnings = resolved.ignored_warnings();
+        assert!(warnings.len() == 1 && warnings[0].contains(ratio), "{warnings:?}");
+    }
+    assert!(resolved("always_on", "abc").ignored.is_empty());
+    let unset = resolved("traceidratio", " ");
+    assert_eq!((unset.standard.traces_sampler_arg.value, unset.ignored.len()), (None, 0));
+    let unknown = resolved("sometimes", "0.5");
+    assert_eq!(unknown.standard.traces_sampler.value, "parentbased_always_on");
+    assert_eq!(unknown.ignored.len(), 1);
+}
+
+#[test]
 fn an_unreadable_standard_variable_is_ignored() {
     let resolved = resolve(
         &env(&[

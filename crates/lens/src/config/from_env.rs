@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
-    BatchSettings, ExporterKind, LensConfig, OtlpSettings, Propagators, Protocol, Sampler, Signal,
-    SpanLimits, default_endpoint, signal_url,
+    BatchSettings, ExportSettings, ExporterKind, LensConfig, OtlpSettings, Propagators, Protocol,
+    Sampler, Signal, SpanLimits, default_endpoint, signal_url,
 };
 use crate::env_vars as vars;
 
@@ -258,12 +258,17 @@ impl LensConfig {
         config.traces_otlp = env.otlp(Signal::Traces);
         config.metrics_otlp = env.otlp(Signal::Metrics);
         config.logs_otlp = env.otlp(Signal::Logs);
-        let argument = env.get(vars::OTEL_TRACES_SAMPLER_ARG);
-        config.sampler = env
-            .parsed(vars::OTEL_TRACES_SAMPLER, "a sampler's name", |name| {
-                Sampler::from_name(name, argument)
-            })
-            .unwrap_or_default();
+        config.sampler = read_sampler(&mut env);
+        config.export = read_export(&mut env);
+        let mut rank = |names: [&str; 2]| {
+            let name = names.into_iter().find(|name| env.get(name).is_some())?;
+            env.parsed(name, "a whole number", |text| text.parse().ok())
+        };
+        config.rank = rank([vars::RANK, vars::SLURM_PROCID]).unwrap_or(config.rank);
+        let world_size = rank([vars::WORLD_SIZE, vars::SLURM_NTASKS]);
+        config.world_size = world_size.unwrap_or(config.world_size).max(1);
+        let local_rank = rank([vars::LOCAL_RANK, vars::SLURM_LOCALID]);
+        config.local_rank = local_rank.unwrap_or(config.local_rank);
         config.propagators = read_propagators(&mut env);
         config.batch = read_batch(&mut env);
         config.limits = read_limits(&mut env);
@@ -272,6 +277,33 @@ impl LensConfig {
         let timeout = env.millis(vars::OTEL_METRIC_EXPORT_TIMEOUT);
         config.metric_timeout = timeout.unwrap_or(config.metric_timeout);
         (config, env.warnings)
+    }
+}
+
+fn read_sampler(env: &mut Env<'_>) -> Sampler {
+    let named = env.parsed(vars::OTEL_TRACES_SAMPLER, "a sampler's name", |name| {
+        Sampler::from_name(name, None).map(|sampler| (sampler, name.to_ascii_lowercase()))
+    });
+    let Some((mut sampler, name)) = named else { return Sampler::default() };
+    if name.ends_with("traceidratio") {
+        let ratio =
+            env.parsed(vars::OTEL_TRACES_SAMPLER_ARG, "a number from 0 to 1", Sampler::parse_ratio);
+        sampler.ratio = ratio.unwrap_or(sampler.ratio);
+    }
+    sampler
+}
+
+fn read_export(env: &mut Env<'_>) -> ExportSettings {
+    let default = ExportSettings::default();
+    let strategy = env.prefixed(vars::suffix::EXPORT_STRATEGY, "a name", |t| Some(t.to_owned()));
+    let rank = env.prefixed(vars::suffix::EXPORT_RANK, "an integer", |text| text.parse().ok());
+    let expected = "a number from 0 to 1";
+    let rate = env.prefixed(vars::suffix::EXPORT_SAMPLE_RATE, expected, Sampler::parse_ratio);
+    ExportSettings {
+        strategy: strategy.unwrap_or(default.strategy),
+        rank: rank.unwrap_or(default.rank),
+        sample_rate: rate.unwrap_or(default.sample_rate),
+        sampler: env.boolean(vars::suffix::SAMPLER_ENABLED).unwrap_or(default.sampler),
     }
 }
 
@@ -312,16 +344,20 @@ fn read_limits(env: &mut Env<'_>) -> SpanLimits {
             .count(vars::OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT)
             .or(general)
             .unwrap_or(default.attributes),
-        attribute_value_bytes: env
+        attribute_value_chars: env
             .count(vars::OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT)
             .or(general_length)
-            .unwrap_or(default.attribute_value_bytes),
+            .unwrap_or(default.attribute_value_chars),
         events: env.count(vars::OTEL_SPAN_EVENT_COUNT_LIMIT).unwrap_or(default.events),
         links: env.count(vars::OTEL_SPAN_LINK_COUNT_LIMIT).unwrap_or(default.links),
         event_attributes: env
             .count(vars::OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT)
             .or(general)
             .unwrap_or(default.event_attributes),
+        link_attributes: env
+            .count(vars::OTEL_LINK_ATTRIBUTE_COUNT_LIMIT)
+            .or(general)
+            .unwrap_or(default.link_attributes),
     }
 }
 
@@ -437,6 +473,63 @@ mod tests {
     }
 
     #[test]
+    fn every_standard_sampler_is_known_and_an_unknown_one_is_as_good_as_none() {
+        let of = |name, ratio| {
+            let argument = ("OTEL_TRACES_SAMPLER_ARG", ratio);
+            let (config, warnings) = read(&[("OTEL_TRACES_SAMPLER", name), argument]);
+            (config.sampler.parent_based, config.sampler.ratio, warnings.len())
+        };
+        assert_eq!(of("always_on", ""), (false, 1.0, 0));
+        assert_eq!(of("always_off", ""), (false, 0.0, 0));
+        assert_eq!(of("TraceIdRatio", "0.25"), (false, 0.25, 0));
+        assert_eq!(of("parentbased_always_on", ""), (true, 1.0, 0));
+        assert_eq!(of("parentbased_always_off", ""), (true, 0.0, 0));
+        assert_eq!(of("parentbased_traceidratio", "0.25"), (true, 0.25, 0));
+        assert_eq!(of("jaeger_remote", "0.25"), (true, 1.0, 1));
+        assert_eq!(of("always_off", "nonsense that it does not read"), (false, 0.0, 0));
+    }
+
+    #[test]
+    fn ratio_that_is_none_is_reported_and_as_good_as_not_given() {
+        for ratio in ["NaN", "inf", "-inf", "-0.1", "1.5", "abc", "0.5x"] {
+            let (config, warnings) = read(&[
+                ("OTEL_TRACES_SAMPLER", "parentbased_traceidratio"),
+                ("OTEL_TRACES_SAMPLER_ARG", ratio),
+            ]);
+            assert_eq!(config.sampler, Sampler { parent_based: true, ratio: 1.0 }, "{ratio}");
+            assert_eq!(warnings.len(), 1, "{ratio}");
+            assert_eq!(warnings[0].variable, "OTEL_TRACES_SAMPLER_ARG");
+        }
+        for unset in ["", "  "] {
+            let sampler = ("OTEL_TRACES_SAMPLER", "traceidratio");
+            let config = config(&[sampler, ("OTEL_TRACES_SAMPLER_ARG", unset)]);
+            assert_eq!(config.sampler.ratio, 1.0);
+        }
+    }
+
+    #[test]
+    fn ranks_and_strategy_are_read() {
+        let config = config(&[
+            ("NEMO_LENS_EXPORT_STRATEGY", "single_rank"),
+            ("NEMO_LENS_EXPORT_RANK", "-2"),
+            ("NEMO_GYM_OTEL_EXPORT_SAMPLE_RATE", "0.5"),
+            ("NEMO_LENS_SAMPLER_ENABLED", "yes"),
+            ("RANK", "3"),
+            ("SLURM_PROCID", "9"),
+            ("SLURM_NTASKS", "8"),
+            ("LOCAL_RANK", "1"),
+        ]);
+        let expected = ExportSettings {
+            strategy: "single_rank".to_owned(),
+            rank: -2,
+            sample_rate: 0.5,
+            sampler: true,
+        };
+        assert_eq!(config.export, expected);
+        assert_eq!((config.rank, config.world_size, config.local_rank), (3, 8, 1));
+    }
+
+    #[test]
     fn limits_fall_back_to_the_general_ones() {
         let config = config(&[
             ("OTEL_ATTRIBUTE_COUNT_LIMIT", "5"),
@@ -444,7 +537,8 @@ mod tests {
             ("OTEL_EVENT_ATTRIBUTE_COUNT_LIMIT", "2"),
         ]);
         let limits = config.limits;
-        assert_eq!((limits.attributes, limits.attribute_value_bytes), (5, 9));
+        assert_eq!((limits.attributes, limits.attribute_value_chars), (5, 9));
         assert_eq!((limits.events, limits.event_attributes), (128, 2));
+        assert_eq!((limits.links, limits.link_attributes), (128, 5));
     }
 }

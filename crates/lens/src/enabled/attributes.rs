@@ -21,20 +21,22 @@ pub trait AttributeValue {
 #[derive(Clone, Copy, Debug)]
 pub struct ValueLimits {
     pub count: usize,
-    pub value_bytes: usize,
+    pub value_chars: usize,
 }
 
 impl ValueLimits {
-    pub(super) const NONE: Self = Self { count: usize::MAX, value_bytes: usize::MAX };
+    pub(super) const NONE: Self = Self { count: usize::MAX, value_chars: usize::MAX };
 
-    /// `text` up to the limit, cut at a character boundary.
+    /// `text` up to the limit.
     #[inline]
-    fn cut(self, text: &str) -> &str {
-        if text.len() <= self.value_bytes {
-            text
-        } else {
-            &text[..text.floor_char_boundary(self.value_bytes)]
-        }
+    pub(super) fn cut(self, text: &str) -> &str {
+        if text.len() <= self.value_chars { text } else { self.cut_long(text) }
+    }
+
+    #[cold]
+    fn cut_long(self, text: &str) -> &str {
+        let end = text.char_indices().nth(self.value_chars).map_or(text.len(), |(at, _)| at);
+        &text[..end]
     }
 }
 
@@ -113,8 +115,11 @@ impl AttributeBytes {
         self.dropped = 0;
     }
 
-    /// Takes over what was encoded elsewhere; only when there is nothing yet.
-    pub(super) fn copy_from(&mut self, other: &Self) {
+    /// Takes over what was encoded elsewhere, as far as the limit goes; only when there is nothing yet.
+    pub(super) fn copy_from(&mut self, other: &Self, max_count: usize) {
+        if other.count > max_count {
+            return self.copy_some(other, max_count);
+        }
         let bytes = other.bytes();
         let end = self.len + bytes.len();
         if self.buffer.len() < end {
@@ -124,6 +129,17 @@ impl AttributeBytes {
         self.len = end;
         self.count = other.count;
         self.seen = other.seen;
+    }
+
+    #[cold]
+    fn copy_some(&mut self, other: &Self, count: usize) {
+        let mut end = other.start;
+        for _ in 0..count {
+            end += fields::first(&other.buffer[end..other.len]).map_or(0, |field| field.len);
+        }
+        let kept = Self { len: end, count, ..other.clone() };
+        self.copy_from(&kept, count);
+        self.dropped += (other.count - count) as u32;
     }
 
     #[cold]
@@ -241,7 +257,7 @@ impl AttributeValue for &Value {
     fn encode(self, attributes: &mut AttributeBytes, key: &str, limits: ValueLimits) {
         match self {
             Value::String(text) => attributes.put(key, limits.cut(text), limits),
-            Value::Array(_) if limits.value_bytes < usize::MAX => {
+            Value::Array(_) if limits.value_chars < usize::MAX => {
                 attributes.put(key, &cut_strings(self, limits), limits);
             }
             other => attributes.put(key, other, limits),
@@ -249,7 +265,7 @@ impl AttributeValue for &Value {
     }
 }
 
-fn cut_strings(value: &Value, limits: ValueLimits) -> Value {
+pub(super) fn cut_strings(value: &Value, limits: ValueLimits) -> Value {
     match value {
         Value::String(text) => Value::from(limits.cut(text)),
         Value::Array(values) => {
@@ -324,13 +340,13 @@ mod tests {
     #[test]
     fn limits_cut_values_and_count_what_does_not_fit() {
         let mut attributes = AttributeBytes::default();
-        let limits = ValueLimits { count: 1, value_bytes: 4 };
+        let limits = ValueLimits { count: 1, value_chars: 4 };
         "größer".encode(&mut attributes, "a", limits);
         "x".encode(&mut attributes, "b", limits);
         "y".encode(&mut attributes, "a", limits);
         assert_eq!(read(&attributes), [("a".to_owned(), "y".to_owned())]);
         assert_eq!(attributes.dropped(), 1);
         "größer".encode(&mut attributes, "a", limits);
-        assert_eq!(read(&attributes), [("a".to_owned(), "grö".to_owned())]);
+        assert_eq!(read(&attributes), [("a".to_owned(), "größ".to_owned())]);
     }
 }

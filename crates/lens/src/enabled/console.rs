@@ -1,7 +1,11 @@
-//! Spans as JSON lines on stdout.
+//! Spans and log records as JSON lines on stdout.
 //!
 //! A batch is written by one call while stdout is locked, and consists of whole lines, so lines of several threads
 //! never mix.
+
+mod logs;
+
+pub(super) use logs::ConsoleLogs;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -18,14 +22,21 @@ pub(super) struct ConsoleSpans;
 
 impl SpanExporter for ConsoleSpans {
     fn export(&mut self, batch: &SpanBatch) -> ExportOutcome {
-        let mut lines = String::with_capacity(batch.request().len() * 4);
-        if put_lines(&mut lines, batch.request()).is_err() {
-            return ExportOutcome::Rejected;
-        }
-        match write_lines(&lines) {
-            Ok(()) => ExportOutcome::Exported { rejected: 0 },
-            Err(_) => ExportOutcome::Failed,
-        }
+        export(batch, put_lines)
+    }
+}
+
+fn export(
+    batch: &SpanBatch,
+    put_lines: impl FnOnce(&mut String, &[u8]) -> Result<(), DecodeError>,
+) -> ExportOutcome {
+    let mut lines = String::with_capacity(batch.request().len() * 4);
+    if put_lines(&mut lines, batch.request()).is_err() {
+        return ExportOutcome::Rejected;
+    }
+    match write_lines(&lines) {
+        Ok(()) => ExportOutcome::Exported { rejected: 0 },
+        Err(_) => ExportOutcome::Failed,
     }
 }
 
@@ -145,6 +156,12 @@ fn put_dropped(out: &mut String, span: &SpanView<'_>) {
     }
 }
 
+fn put_dropped_attributes(out: &mut String, count: u64) {
+    if count > 0 {
+        let _ = write!(out, ",\"dropped_attributes\":{count}");
+    }
+}
+
 fn put_event(out: &mut String, event: &EventView<'_>) -> Result<(), DecodeError> {
     out.push_str("{\"name\":");
     put_text(out, event.name);
@@ -152,6 +169,7 @@ fn put_event(out: &mut String, event: &EventView<'_>) -> Result<(), DecodeError>
     put_time(out, event.unix_nanos);
     out.push_str("\",\"attributes\":");
     put_plain_attributes(out, event.attributes())?;
+    put_dropped_attributes(out, event.dropped_attributes);
     out.push('}');
     Ok(())
 }
@@ -163,6 +181,7 @@ fn put_link(out: &mut String, link: &LinkView<'_>) -> Result<(), DecodeError> {
     put_id(out, "span_id", link.span_id);
     out.push_str(",\"attributes\":");
     put_plain_attributes(out, link.attributes())?;
+    put_dropped_attributes(out, link.dropped_attributes);
     out.push('}');
     Ok(())
 }
@@ -190,8 +209,8 @@ pub(super) fn put_time(out: &mut String, unix_nanos: u64) {
 mod tests {
     use super::*;
     use lens_otlp::encode::{
-        RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES, Scope, SpanParts, StatusCode, put_key_value,
-        put_request, put_scope_item,
+        LINK_ATTRIBUTES, RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES, Scope, SpanParts, StatusCode,
+        put_key_value, put_link_with, put_request, put_scope_item,
     };
 
     #[test]
@@ -256,6 +275,22 @@ mod tests {
             "resource": { "attributes": { "service.name": "x" } },
         });
         assert_eq!(lines[0], expected);
+    }
+
+    #[test]
+    fn what_events_and_links_dropped_is_told() {
+        let (mut events, mut links) = (Vec::new(), Vec::new());
+        lens_otlp::encode::put_event(&mut events, "e", 0, 2, |_| {});
+        put_link_with(&mut links, &[7; 16], &[8; 8], 1, 3, |out| {
+            put_key_value(out, LINK_ATTRIBUTES, "why", "retry");
+        });
+        let lines = lines(|span| (span.events, span.links) = (events.leak(), links.leak()));
+        assert_eq!(lines[0]["events"][0]["dropped_attributes"], 2);
+        let link = &lines[0]["links"][0];
+        assert_eq!(
+            (&link["dropped_attributes"], &link["attributes"]["why"]),
+            (&3.into(), &"retry".into())
+        );
     }
 
     #[test]

@@ -185,12 +185,14 @@ fn promoted_attributes(baggage: &Baggage) -> AttributeBytes {
     if baggage.is_empty() {
         return attributes;
     }
+    let value_chars = super::handle::span_limits().attribute_value_chars;
+    let limits = ValueLimits { value_chars, ..ValueLimits::NONE };
     let promoted = PROMOTED.read().unwrap_or_else(std::sync::PoisonError::into_inner);
     for (key, value) in baggage.pairs().filter(|(key, _)| promoted.contains(key)) {
         let number = key.ends_with(".index").then(|| value.parse::<i64>().ok()).flatten();
         match number {
-            Some(number) => attributes.put(key, &number, ValueLimits::NONE),
-            None => attributes.put(key, value, ValueLimits::NONE),
+            Some(number) => attributes.put(key, &number, limits),
+            None => attributes.put(key, limits.cut(value), limits),
         }
     }
     attributes

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::console::ConsoleSpans;
+use super::console::{ConsoleLogs, ConsoleSpans};
 use super::metrics::reader::MetricReader;
 use super::otlp::{OtlpBatches, start_client};
 use super::pipeline::{self, InMemorySpans, Kind, Pipeline, SpanExporter};
 use super::raw::fork;
 use super::raw::published::Published;
 use super::recover;
-use super::{clock, group, propagation, resource, sampling};
+use super::{clock, group, propagation, resource, sampling, strategy};
 use crate::config::{ExporterKind, LensConfig, SpanLimits};
 use crate::{PipelineSnapshot, SetupError};
 
@@ -58,7 +58,7 @@ pub fn setup_telemetry(config: LensConfig) -> Result<TelemetryHandle, SetupError
 ///
 /// As [`setup_telemetry`].
 pub fn setup_telemetry_with(
-    config: LensConfig,
+    mut config: LensConfig,
     mut exporters: Vec<Box<dyn SpanExporter>>,
 ) -> Result<TelemetryHandle, SetupError> {
     if !config.enabled {
@@ -70,7 +70,18 @@ pub fn setup_telemetry_with(
     fork::watch();
     super::ids::reseed();
     LIMITS.set(Box::leak(Box::new(config.limits)));
-    sampling::set(config.sampler);
+    let (exports, warning) = strategy::decide(&config);
+    let mut warnings = Vec::from_iter(warning);
+    let is_rank_aware = config.export.sampler;
+    sampling::set(config.sampler, is_rank_aware.then_some(exports));
+    if !exports {
+        config.metrics_exporter = ExporterKind::None;
+        config.logs_exporter = ExporterKind::None;
+        if !is_rank_aware {
+            config.traces_exporter = ExporterKind::None;
+            exporters.clear();
+        }
+    }
     propagation::set(config.propagators);
     clock::anchor();
     let resource = resource::encode(&resource::attributes(&config));
@@ -86,40 +97,31 @@ pub fn setup_telemetry_with(
         (ExporterKind::Memory, _) => exporters.push(Box::new(memory.clone())),
         _ => {}
     }
-    let mut warnings = Vec::new();
-    let pipeline = if exporters.is_empty() && otlp.is_none() {
-        None
-    } else {
+    let mut start = |kind, exporters: Vec<Box<dyn SpanExporter>>, otlp: Option<OtlpBatches>| {
+        if exporters.is_empty() && otlp.is_none() {
+            return Ok(None);
+        }
         // Only OTLP has somebody who could ship what a dead process left.
         let spools = otlp.is_some();
         let parts = pipeline::Parts {
-            kind: Kind::Spans,
-            settings: config.batch,
+            kind,
+            settings: if kind.is_logs() { config.log_batch } else { config.batch },
             resource: resource.clone(),
             exporters,
             otlp,
-            ring_file: ring_file(&config, Kind::Spans).filter(|_| spools),
-            overflow: overflow_folder(&config, Kind::Spans).filter(|_| spools),
+            ring_file: ring_file(&config, kind).filter(|_| spools),
+            overflow: overflow_folder(&config, kind).filter(|_| spools),
         };
         let (pipeline, warning) = Pipeline::start(parts)?;
         warnings.extend(warning);
-        Some(pipeline)
+        Ok(Some(pipeline))
     };
+    let pipeline = start(Kind::Spans, exporters, otlp)?;
     let logs = match (config.logs_exporter, &client) {
         (ExporterKind::Otlp, Some(client)) => {
-            let parts = pipeline::Parts {
-                kind: Kind::Logs,
-                settings: config.log_batch,
-                resource: resource.clone(),
-                exporters: Vec::new(),
-                otlp: Some(OtlpBatches::logs(client, &config)?),
-                ring_file: ring_file(&config, Kind::Logs),
-                overflow: overflow_folder(&config, Kind::Logs),
-            };
-            let (pipeline, warning) = Pipeline::start(parts)?;
-            warnings.extend(warning);
-            Some(pipeline)
+            start(Kind::Logs, Vec::new(), Some(OtlpBatches::logs(client, &config)?))?
         }
+        (ExporterKind::Console, _) => start(Kind::Logs, vec![Box::new(ConsoleLogs)], None)?,
         _ => None,
     };
     let metrics = MetricReader::start(&config, resource, client.as_ref(), pipeline)?;

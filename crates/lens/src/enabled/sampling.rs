@@ -11,9 +11,14 @@ static PARENT_BASED: AtomicBool = AtomicBool::new(true);
 static BOUND: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Sets the process's sampler.
-pub(super) fn set(sampler: Sampler) {
-    PARENT_BASED.store(sampler.parent_based, Ordering::Relaxed);
-    BOUND.store(bound(sampler.ratio), Ordering::Relaxed);
+///
+/// The rank-aware sampler says besides whether this process records the traces that it begins; traces that others
+/// began go on as they decided.
+pub(super) fn set(sampler: Sampler, rank_aware: Option<bool>) {
+    let parent_based = sampler.parent_based || rank_aware.is_some();
+    PARENT_BASED.store(parent_based, Ordering::Relaxed);
+    let ratio = if rank_aware == Some(false) { 0.0 } else { sampler.ratio };
+    BOUND.store(bound(ratio), Ordering::Relaxed);
 }
 
 fn bound(ratio: f64) -> u64 {

@@ -6,14 +6,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use lens_otlp::encode::{
-    EVENT_ATTRIBUTES, FLAG_HAS_IS_REMOTE, FLAG_IS_REMOTE, Rare, SpanHead, SpanTail, StatusCode,
-    put_event, put_key_value, put_link,
+    EVENT_ATTRIBUTES, FLAG_HAS_IS_REMOTE, FLAG_IS_REMOTE, LINK_ATTRIBUTES, Rare, SpanHead,
+    SpanTail, StatusCode, put_event, put_link_with,
 };
 
 use super::attributes::{AttributeBytes, AttributeValue, ValueLimits};
 use super::clock::{self, Ticks};
 use super::context::{Context, Shared, SpanContext};
 use super::group::Group;
+use super::limited::Limited;
 use super::pipeline::writer::{self, Ended, StartRecord};
 use super::raw::fork;
 use super::sampling;
@@ -31,6 +32,8 @@ pub struct Span {
     /// One pointer, so that a site whose group is off has next to nothing to make and to drop.
     inner: Option<Box<Recording>>,
 }
+
+type Attributes = Vec<(&'static str, Value)>;
 
 /// What a span that exists is good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,39 +224,30 @@ impl Recording {
             return;
         }
         rare.event_count += 1;
-        // Unique keys: an attribute counts unless a later one has its key.
-        let is_last =
-            |at: usize| !attributes[at + 1..].iter().any(|(key, _)| *key == attributes[at].0);
-        let kept = (0..attributes.len()).filter(|at| is_last(*at));
-        let dropped = kept.clone().count().saturating_sub(limits.event_attributes);
-        put_event(&mut rare.events, name, unix_nanos, dropped as u32, |out| {
-            for at in kept.take(limits.event_attributes) {
-                let (key, value) = &attributes[at];
-                match value {
-                    Value::String(text) if text.len() > limits.attribute_value_bytes => {
-                        let end = text.floor_char_boundary(limits.attribute_value_bytes);
-                        put_key_value(out, EVENT_ATTRIBUTES, key, &text[..end]);
-                    }
-                    value => put_key_value(out, EVENT_ATTRIBUTES, key, value),
-                }
-            }
+        let attributes = Limited::new(attributes, limits.event_attributes);
+        put_event(&mut rare.events, name, unix_nanos, attributes.dropped(), |out| {
+            attributes.put(out, EVENT_ATTRIBUTES, limits.attribute_value_chars);
         });
     }
 
-    fn add_link(&mut self, context: SpanContext) {
+    fn add_link(&mut self, context: SpanContext, attributes: &[(&'static str, Value)]) {
         self.is_rare = true;
         let rare = &mut self.rare;
-        if rare.link_count >= limits().links {
+        let limits = limits();
+        if rare.link_count >= limits.links {
             rare.dropped_links += 1;
             return;
         }
         rare.link_count += 1;
         let remote = if context.is_remote() { FLAG_IS_REMOTE } else { 0 };
-        put_link(
+        let attributes = Limited::new(attributes, limits.link_attributes);
+        put_link_with(
             &mut rare.links,
             &context.trace_id().to_bytes(),
             &context.span_id().to_bytes(),
             u32::from(context.flags()) | FLAG_HAS_IS_REMOTE | remote,
+            attributes.dropped(),
+            |out| attributes.put(out, LINK_ATTRIBUTES, limits.attribute_value_chars),
         );
     }
 
@@ -273,7 +267,7 @@ fn limits() -> &'static SpanLimits {
 
 fn value_limits() -> ValueLimits {
     let limits = limits();
-    ValueLimits { count: limits.attributes, value_bytes: limits.attribute_value_bytes }
+    ValueLimits { count: limits.attributes, value_chars: limits.attribute_value_chars }
 }
 
 /// Makes a span with more than a group and a name. Costs nothing further when the group is off.
@@ -283,7 +277,7 @@ pub struct SpanBuilder {
     name: Cow<'static, str>,
     kind: SpanKind,
     parent: Option<Context>,
-    links: Vec<SpanContext>,
+    links: Vec<(SpanContext, Attributes)>,
     start_nanos: Option<u64>,
 }
 
@@ -315,9 +309,14 @@ impl SpanBuilder {
     }
 
     /// A span of another trace that caused this one.
-    pub fn link(mut self, context: SpanContext) -> Self {
-        if context.is_valid() {
-            self.links.push(context);
+    pub fn link(self, context: SpanContext) -> Self {
+        self.link_with(context, &[])
+    }
+
+    /// As [`SpanBuilder::link`], with attributes of the link; the last of a key wins.
+    pub fn link_with(mut self, context: SpanContext, attributes: &[(&'static str, Value)]) -> Self {
+        if context.is_valid() && self.group.is_enabled() {
+            self.links.push((context, attributes.to_vec()));
         }
         self
     }
@@ -344,8 +343,8 @@ impl SpanBuilder {
             }
         };
         if let Some(recording) = span.recording() {
-            for link in links {
-                recording.add_link(link);
+            for (link, attributes) in &links {
+                recording.add_link(*link, attributes);
             }
         }
         span
@@ -428,7 +427,7 @@ impl Span {
             flags: u32::from(context.flags()) | FLAG_HAS_IS_REMOTE | remote,
         });
         if let Some(shared) = parent.shared() {
-            recording.attributes.copy_from(&shared.attributes);
+            recording.attributes.copy_from(&shared.attributes, limits().attributes);
             recording.shared = Some(Arc::clone(shared));
         }
         if group.is_long_lived() {
@@ -533,10 +532,15 @@ impl Span {
 
     /// Links a span of another trace; an invalid one is ignored.
     pub fn link(&mut self, context: SpanContext) {
+        self.link_with(context, &[]);
+    }
+
+    /// As [`Span::link`], with attributes of the link; the last of a key wins.
+    pub fn link_with(&mut self, context: SpanContext, attributes: &[(&'static str, Value)]) {
         if let Some(recording) = self.recording()
             && context.is_valid()
         {
-            recording.add_link(context);
+            recording.add_link(context, attributes);
         }
     }
 

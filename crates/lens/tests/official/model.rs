@@ -13,10 +13,11 @@ use crate::program::{Linked, Op, Said};
 /// Low, so that random spans reach them.
 pub const LIMITS: SpanLimits = SpanLimits {
     attributes: 6,
-    attribute_value_bytes: 41,
+    attribute_value_chars: 41,
     events: 3,
     links: 2,
     event_attributes: 3,
+    link_attributes: 3,
 };
 
 const HAS_IS_REMOTE: u32 = 0x100;
@@ -36,9 +37,9 @@ pub enum Seen {
 impl Seen {
     fn cut(self) -> Self {
         match self {
-            Self::Text(text) => Self::Text(
-                text[..text.floor_char_boundary(LIMITS.attribute_value_bytes)].to_owned(),
-            ),
+            Self::Text(text) => {
+                Self::Text(text.chars().take(LIMITS.attribute_value_chars).collect())
+            }
             Self::Array(values) => Self::Array(values.into_iter().map(Self::cut).collect()),
             other => other,
         }
