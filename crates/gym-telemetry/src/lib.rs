@@ -41,7 +41,7 @@ pub use lifecycle::{
     get_telemetry, init_telemetry, is_active, is_telemetry_env_enabled,
     is_telemetry_metrics_enabled, memory_profiling_config_from_env, settings, shutdown_telemetry,
 };
-pub use notice::{NoticeSink, set_notice_sink};
+pub use notice::{NoticeSink, notice, set_notice_sink};
 pub use origin::{Origin, Sourced};
 pub use resolve::{
     Fault, Otlp, OtlpSignal, Resolved, Row, Signal, SignalSettings, Standard, resolve,

@@ -22,7 +22,7 @@ pub fn set_notice_sink(sink: NoticeSink) {
 }
 
 /// Says something, unless this process has said it before.
-pub(crate) fn notice(text: &str) {
+pub fn notice(text: &str) {
     let sink = {
         let mut notices = NOTICES.lock().unwrap_or_else(PoisonError::into_inner);
         if !notices.said.insert(text.to_owned()) {

@@ -372,6 +372,16 @@ impl Context {
     pub fn with_baggage(&self, _entries: &[(&'static str, String)]) -> Self {
         Self(())
     }
+    /// The empty context.
+    #[inline(always)]
+    pub fn refused() -> Self {
+        Self(())
+    }
+    /// The empty context.
+    #[inline(always)]
+    pub fn with_tracestate_entry(&self, _key: &str, _value: &str) -> Self {
+        Self(())
+    }
     /// `None`.
     #[inline(always)]
     pub fn baggage(&self, _key: &str) -> Option<&str> {

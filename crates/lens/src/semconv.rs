@@ -84,6 +84,8 @@ pub mod pipeline {
     pub const EXPORT_DURATION: &str = "lens.export.duration";
     /// Exports that failed.
     pub const EXPORT_FAILURES: &str = "lens.export.failures";
+    /// Trace contexts that could not be used.
+    pub const PARENTS_REFUSED: &str = "lens.parents.refused";
     /// Attribute with the reason of a drop.
     pub const REASON: &str = "reason";
 }

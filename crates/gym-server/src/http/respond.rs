@@ -137,16 +137,27 @@ impl<'h> KnownHeaders<'h> {
     }
 
     fn carrier(&self) -> Carrier {
+        let list = |name: HeaderName, first: Option<&HeaderValue>| match self.with_lists {
+            Some(headers) => HeaderValue::try_from(joined(headers, name)?).ok(),
+            None => first.cloned(),
+        };
         Carrier {
-            traceparent: self.traceparent.cloned(),
-            tracestate: self.tracestate.cloned(),
-            baggage: self.baggage.cloned(),
+            traceparent: self.traceparent.filter(|_| !self.has_two_parents).cloned(),
+            tracestate: list(TRACESTATE, self.tracestate),
+            baggage: list(BAGGAGE, self.baggage),
         }
     }
 
     fn trace_context(&self) -> lens::Context {
-        if !gym_telemetry::is_active() || self.has_two_parents {
+        if !gym_telemetry::is_active() {
             return lens::Context::empty();
+        }
+        if self.has_two_parents {
+            gym_telemetry::notice(
+                "a request came with more than one traceparent, so a new trace was begun for it; \
+                 its caller, or a proxy before it, adds one where there is one",
+            );
+            return lens::Context::refused();
         }
         let text = |value: Option<&'h HeaderValue>| value.and_then(|value| value.to_str().ok());
         let Some(headers) = self.with_lists else {
@@ -157,11 +168,7 @@ impl<'h> KnownHeaders<'h> {
                 _ => None,
             });
         };
-        let joined = |name: HeaderName| {
-            let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-            Some(values.collect::<Vec<_>>().join(",")).filter(|text| !text.is_empty())
-        };
-        let (state, baggage) = (joined(TRACESTATE), joined(BAGGAGE));
+        let (state, baggage) = (joined(headers, TRACESTATE), joined(headers, BAGGAGE));
         lens::Context::extract(|name| match name {
             "traceparent" => text(self.traceparent),
             "tracestate" => state.as_deref(),
@@ -169,6 +176,12 @@ impl<'h> KnownHeaders<'h> {
             _ => None,
         })
     }
+}
+
+/// The values of a header that may be there several times, as one list.
+fn joined(headers: &HeaderMap, name: HeaderName) -> Option<String> {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    Some(values.collect::<Vec<_>>().join(",")).filter(|text| !text.is_empty())
 }
 
 fn session_in(cookies: &HeaderValue, cookie_name: &str) -> Option<SessionId> {

@@ -1,6 +1,7 @@
 //! Behaviour of the crate through its public face.
 
 mod block;
+mod conformance;
 mod docs;
 mod groups;
 mod handover;

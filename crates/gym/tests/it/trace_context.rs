@@ -6,6 +6,11 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::Value;
 
 use crate::support::example;
 
@@ -13,30 +18,70 @@ const TRACE: &str = "12345678901234567890123456789012";
 const PARENT: &str = "00-12345678901234567890123456789012-1234567890123456-00";
 const SAMPLED: &str = "00-12345678901234567890123456789012-1234567890123456-01";
 
-/// The service in a process of its own, with spans on.
+/// The service in a process of its own.
 struct Service {
     child: Child,
     address: String,
+    stdout: Receiver<String>,
+    stderr: Receiver<String>,
 }
 
 impl Service {
+    /// Starts it with spans on.
     fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    fn start_with(environment: &[(&str, &str)]) -> Self {
         let mut child = example("trace_context")
             .arg("0")
             .env("NEMO_GYM_OTEL_ENABLED", "1")
             .env("NEMO_GYM_OTEL_EXPORTER", "console")
+            .env("OTEL_BSP_SCHEDULE_DELAY", "20")
+            .env("OTEL_METRIC_EXPORT_INTERVAL", "50")
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .expect("the service starts");
-        let mut line = String::new();
-        let stderr = child.stderr.take().expect("a pipe");
-        BufReader::new(stderr).read_line(&mut line).expect("a line");
-        let address = line.trim().strip_prefix("listening on http://").expect("an address");
+        let stdout = lines(child.stdout.take().expect("a pipe"));
+        let stderr = lines(child.stderr.take().expect("a pipe"));
+        let line = stderr.recv_timeout(PATIENCE).expect("a line");
+        let address = line.strip_prefix("listening on http://").expect("an address");
         let address = address.strip_suffix(PATH).expect("the path").to_owned();
-        Self { child, address }
+        Self { child, address, stdout, stderr }
     }
+
+    fn order(&self, arguments: &str) -> String {
+        format!(r#"[{{"url": "http://{}{PATH}", "arguments": {arguments}}}]"#, self.address)
+    }
+
+    /// Trace ids of the next spans that it exports.
+    fn next_trace_ids(&self, count: usize) -> Vec<String> {
+        let mut found = Vec::new();
+        while found.len() < count {
+            let line = self.stdout.recv_timeout(PATIENCE).expect("a span");
+            let line: Value = serde_json::from_str(&line).expect("JSON");
+            found.extend(line["trace_id"].as_str().map(str::to_owned));
+        }
+        found
+    }
+}
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn lines(stream: impl std::io::Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
 }
 
 impl Drop for Service {
@@ -108,14 +153,18 @@ fn answer(stream: &mut TcpStream) -> Option<String> {
     }
 }
 
-impl Service {
-    /// Sends a request with these header lines, has `calls` calls made, and returns what those carried.
-    fn calls_after(&self, headers: &[&str], calls: usize) -> Vec<Sent> {
+/// Whom the service is told to call.
+struct Peer {
+    order: String,
+    thread: JoinHandle<Vec<String>>,
+}
+
+impl Peer {
+    fn listen(host: &str, calls: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("an address").port();
-        let order = format!(r#"{{"url": "http://127.0.0.1:{port}/call", "arguments": []}}"#);
-        let body = format!("[{}]", vec![order; calls].join(","));
-        let peer = std::thread::spawn(move || {
+        let order = format!(r#"{{"url": "http://{host}:{port}/call", "arguments": []}}"#);
+        let thread = std::thread::spawn(move || {
             let mut heads = Vec::new();
             while heads.len() < calls {
                 let (mut stream, _) = listener.accept().expect("a connection");
@@ -123,6 +172,25 @@ impl Service {
             }
             heads
         });
+        Self { order, thread }
+    }
+
+    /// Heads of the requests that came.
+    fn heads(self) -> Vec<String> {
+        self.thread.join().expect("the calls came")
+    }
+}
+
+impl Service {
+    /// Sends a request with these header lines, has `calls` calls made, and returns what those carried.
+    fn calls_after(&self, headers: &[&str], calls: usize) -> Vec<Sent> {
+        let peer = Peer::listen("127.0.0.1", calls);
+        let body = format!("[{}]", vec![peer.order.clone(); calls].join(","));
+        self.post(headers, &body);
+        peer.heads().iter().map(|head| Sent::read(head)).collect()
+    }
+
+    fn post(&self, headers: &[&str], body: &str) {
         let mut request = format!("POST {PATH} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
         for header in headers {
             request.push_str(header);
@@ -134,7 +202,6 @@ impl Service {
         let mut reply = String::new();
         stream.read_to_string(&mut reply).expect("a reply");
         assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
-        peer.join().expect("the calls came").iter().map(|head| Sent::read(head)).collect()
     }
 
     fn call_after(&self, headers: &[&str]) -> Sent {
@@ -359,4 +426,78 @@ fn state_at_its_limits_is_kept() {
     // 512 characters are what everybody must pass on, not the most that anybody may.
     let long: Vec<String> = (0..20).map(|at| format!("key{at:02}={}", "v".repeat(28))).collect();
     assert_eq!(service.members_after(&[&long.join(",")]), long);
+}
+
+/// Guarantees: a service that has telemetry off, between two that have it on, leaves no hole in the trace.
+#[test]
+fn one_silent_service_in_the_middle_leaves_the_trace_whole() {
+    let (first, last) = (Service::start(), Service::start());
+    let silent = Service::start_with(&[("OTEL_SDK_DISABLED", "true")]);
+    let peer = Peer::listen("127.0.0.1", 1);
+    let orders = silent.order(&last.order(&format!("[{}]", peer.order)));
+    first.post(&["tracestate: v=1", &format!("traceparent: {SAMPLED}")], &orders);
+    let heads = peer.heads();
+    let sent = Sent::read(&heads[0]);
+    assert_eq!((sent.trace_id.as_str(), sent.tracestate), (TRACE, vec!["v=1".to_owned()]));
+    assert_eq!(first.next_trace_ids(2), [TRACE, TRACE]);
+    assert_eq!(last.next_trace_ids(2), [TRACE, TRACE]);
+    assert!(silent.stdout.try_recv().is_err());
+}
+
+#[test]
+fn a_trace_that_is_not_sampled_stays_so_through_three_services() {
+    let services = [Service::start(), Service::start(), Service::start()];
+    let run = |parent: &str| {
+        let peer = Peer::listen("127.0.0.1", 1);
+        let orders = services[1].order(&services[2].order(&format!("[{}]", peer.order)));
+        services[0].post(&[&format!("traceparent: {parent}")], &orders);
+        Sent::read(&peer.heads()[0])
+    };
+    let unsampled = run("00-aaaabbbbccccddddaaaabbbbccccdddd-1234567890123456-00");
+    assert_eq!(
+        (unsampled.trace_id.as_str(), unsampled.flags),
+        ("aaaabbbbccccddddaaaabbbbccccdddd", 0)
+    );
+    assert_eq!(run(&format!("00-{TRACE}-1234567890123456-03")).flags, 3);
+    // Spans leave in the order in which they end, so those of the first trace would stand before these.
+    for service in &services {
+        assert_eq!(service.next_trace_ids(2), [TRACE, TRACE]);
+    }
+}
+
+#[test]
+fn a_third_party_gets_context_only_when_it_is_listed() {
+    let service = Service::start();
+    for (host, gets) in [("127.0.0.1", true), ("localhost", false)] {
+        let peer = Peer::listen(host, 1);
+        service.post(
+            &[&format!("traceparent: {SAMPLED}"), "baggage: k=v"],
+            &format!("[{}]", peer.order),
+        );
+        let head = peer.heads().remove(0).to_ascii_lowercase();
+        assert_eq!(head.contains("traceparent:"), gets, "{host}: {head}");
+        assert!(!head.contains("baggage:"), "{host}: {head}");
+    }
+}
+
+#[test]
+fn what_is_refused_is_counted_and_two_parents_are_said_once() {
+    let service = Service::start();
+    let parent = format!("traceparent: {SAMPLED}");
+    for headers in
+        [&[parent.as_str(), parent.as_str()][..], &[&parent, &parent], &["traceparent: 00-x"]]
+    {
+        service.post(headers, "[]");
+    }
+    loop {
+        let line = service.stdout.recv_timeout(PATIENCE).expect("a metric");
+        let line: Value = serde_json::from_str(&line).expect("JSON");
+        if line["name"] == "lens.parents.refused" && line["points"][0]["value"] == 3 {
+            break;
+        }
+    }
+    let said: Vec<String> = service.stderr.try_iter().collect();
+    let said: Vec<&String> =
+        said.iter().filter(|line| line.contains("more than one traceparent")).collect();
+    assert_eq!(said.len(), 1, "{said:?}");
 }

@@ -13,9 +13,10 @@ use super::context::{
     put_entry,
 };
 use super::ids::{SpanId, TraceId};
+use super::metrics::Counter;
 use crate::config::Propagators;
 use crate::env_vars;
-use crate::semconv::{BAGGAGE_HEADER, TRACEPARENT_HEADER, TRACESTATE_HEADER};
+use crate::semconv::{BAGGAGE_HEADER, TRACEPARENT_HEADER, TRACESTATE_HEADER, pipeline};
 
 static TRACE_CONTEXT: AtomicBool = AtomicBool::new(true);
 static BAGGAGE: AtomicBool = AtomicBool::new(true);
@@ -26,6 +27,12 @@ const MAX_BAGGAGE_ENTRIES: usize = 180;
 /// Members of baggage that are told apart without a list of them.
 const MAX_PLAIN_ENTRIES: usize = 16;
 const MAX_TRACESTATE_MEMBERS: usize = 32;
+
+static REFUSED: Counter = Counter::new(
+    pipeline::PARENTS_REFUSED,
+    "{request}",
+    "Trace contexts that could not be used, so that a new trace began",
+);
 
 /// Sets what crosses process boundaries.
 pub(super) fn set(propagators: Propagators) {
@@ -53,7 +60,13 @@ impl Context {
         baggage: Option<&str>,
     ) -> Self {
         let traceparent = traceparent.filter(|_| TRACE_CONTEXT.load(Ordering::Relaxed));
-        let span = traceparent.and_then(parse_traceparent);
+        let span = traceparent.and_then(|text| {
+            let span = parse_traceparent(text);
+            if span.is_none() {
+                REFUSED.add(1, &[]);
+            }
+            span
+        });
         let tracestate = span.and_then(|_| tracestate()).and_then(parse_tracestate);
         let baggage = baggage.filter(|_| BAGGAGE.load(Ordering::Relaxed));
         let span = span.unwrap_or_default();
@@ -67,6 +80,35 @@ impl Context {
         let shared = (tracestate.is_some() || !baggage.is_empty())
             .then(|| Arc::new(Shared::new(tracestate, baggage)));
         Self::from_parts(span, shared)
+    }
+
+    /// The context of a request whose `traceparent` is there more than once: none, and counted as refused.
+    pub fn refused() -> Self {
+        REFUSED.add(1, &[]);
+        Self::empty()
+    }
+
+    /// This context with a member of `tracestate` set; unchanged when there is no span, or when key or value is none
+    /// that the header can hold.
+    ///
+    /// What was written last stands first, and a key is there once; of more than 32 members the last is let go.
+    pub fn with_tracestate_entry(&self, key: &str, value: &str) -> Self {
+        let is_valid = is_tracestate_key(key) && is_tracestate_value(value);
+        if !is_valid || !self.span_context().is_valid() {
+            return self.clone();
+        }
+        let shared = self.shared().map(|shared| Shared::clone(shared)).unwrap_or_default();
+        let mut text = format!("{key}={value}");
+        let others = shared.tracestate.as_deref().unwrap_or_default().split(',');
+        let others = others.map(|member| member.trim_matches([' ', '\t']));
+        let is_other =
+            |member: &&str| member.split_once('=').is_some_and(|(known, _)| known != key);
+        for member in others.filter(is_other).take(MAX_TRACESTATE_MEMBERS - 1) {
+            text.push(',');
+            text.push_str(member);
+        }
+        let shared = Shared { tracestate: Some(text.into()), ..shared };
+        Self::from_parts(self.span_context(), Some(Arc::new(shared)))
     }
 
     /// What this context shares, if that is baggage that reads `text` and nothing else: a process that asks
@@ -499,6 +541,41 @@ mod tests {
     fn of_repeated_tracestate_keys_the_first_stays() {
         let context = extract(&[("traceparent", PARENT), ("tracestate", "a=1, b=2,a=3,,c@d@=4")]);
         assert_eq!(inject(&context)["tracestate"], "a=1,b=2,c@d@=4");
+    }
+
+    #[test]
+    fn a_changed_tracestate_key_moves_to_the_front() {
+        let context =
+            extract(&[("traceparent", PARENT), ("tracestate", "a=1, b=2"), ("baggage", "k=v")]);
+        let changed = context.with_tracestate_entry("b", "3");
+        assert_eq!(inject(&changed)["tracestate"], "b=3,a=1");
+        assert_eq!(changed.baggage("k"), Some("v"));
+        assert_eq!(inject(&changed.with_tracestate_entry("c", "4"))["tracestate"], "c=4,b=3,a=1");
+        for (key, value) in [("B", "1"), ("b", ""), ("b", "1,c=2")] {
+            assert_eq!(
+                inject(&context.with_tracestate_entry(key, value))["tracestate"],
+                "a=1, b=2"
+            );
+        }
+        let many: Vec<String> = (0..32).map(|at| format!("k{at}=v")).collect();
+        let full = extract(&[("traceparent", PARENT), ("tracestate", many.join(",").leak())]);
+        let text = inject(&full.with_tracestate_entry("new", "1"))["tracestate"].clone();
+        assert_eq!(text.split(',').count(), 32);
+        assert!(text.starts_with("new=1,k0=v") && text.ends_with(",k30=v"), "{text}");
+        assert!(
+            !inject(&Context::empty().with_tracestate_entry("a", "1")).contains_key("tracestate")
+        );
+    }
+
+    #[test]
+    fn a_space_in_baggage_goes_out_percent_encoded() {
+        let written = |entries: &[(&'static str, String)]| match Baggage::of(entries) {
+            Baggage::Plain(text) => text.into(),
+            Baggage::Entries(entries) => write_baggage(&entries),
+        };
+        assert_eq!(written(&[("run", "a b+c".to_owned())]), "run=a%20b+c");
+        let context = extract(&[("traceparent", PARENT), ("baggage", "run=a%20b+c")]);
+        assert_eq!(context.baggage("run"), Some("a b+c"));
     }
 
     #[test]

@@ -1,0 +1,57 @@
+//! The page of promises names tests that exist.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Paths on the page begin here.
+fn crates() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// `path::name` of every test that the page names, with the line that does.
+fn named_tests(page: &str) -> Vec<(usize, &str, &str)> {
+    let mut found = Vec::new();
+    for (nth, line) in page.lines().enumerate() {
+        let Some(cell) = line.trim_end().trim_end_matches('|').rsplit(" | ").next() else {
+            continue;
+        };
+        for token in cell.split('`').skip(1).step_by(2) {
+            if let Some((file, name)) = token.split_once(".rs::") {
+                found.push((nth + 1, file, name));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_test_that_the_page_names_exists() {
+    let page = crates().join("../docs/reference/conformance.md");
+    let page = fs::read_to_string(page).expect("the page");
+    let tests = named_tests(&page);
+    assert!(tests.len() > 200, "read wrongly: {} tests", tests.len());
+    let mut sources: BTreeMap<&str, String> = BTreeMap::new();
+    let mut missing = Vec::new();
+    for (line, file, name) in tests {
+        let source = sources.entry(file).or_insert_with(|| {
+            fs::read_to_string(crates().join(format!("{file}.rs"))).unwrap_or_default()
+        });
+        // A test program with a `main` of its own prints its name as the harness does.
+        let exists = [format!("fn {name}("), format!("test {name} ")]
+            .iter()
+            .any(|text| source.contains(text));
+        if !exists {
+            missing.push(format!("line {line}: {file}.rs::{name}"));
+        }
+    }
+    assert!(missing.is_empty(), "no such test:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn only_the_last_cell_of_a_row_names_tests() {
+    let page = "| `a.rs::b` of x | here | `c/d.rs::e`, `f.rs::g` |\n| none | here | — |\n";
+    assert_eq!(named_tests(page), [(1, "c/d", "e"), (1, "f", "g")]);
+}
