@@ -22,6 +22,7 @@ use crate::{
     resolve::{Resolved, resolve},
     run_id::RunId,
     semconv,
+    spool::undelivered,
 };
 
 /// What [`shutdown_telemetry`] is given when nothing else is said.
@@ -197,12 +198,13 @@ pub fn get_telemetry() -> Option<TelemetryHandle> {
 
 /// Flushes and ends telemetry; further calls do nothing. Returns within the timeout.
 pub fn shutdown_telemetry(timeout_ms: u64) {
-    let handle = {
+    let (handle, overflow_dir) = {
         let mut state = state();
+        let overflow_dir = state.overflow_dir.clone();
         match std::mem::replace(&mut state.pipeline, Pipeline::ShutDown) {
             Pipeline::Running(handle) => {
                 ACTIVE.store(false, Ordering::Relaxed);
-                handle
+                (handle, overflow_dir)
             }
             untouched => {
                 state.pipeline = untouched;
@@ -212,6 +214,12 @@ pub fn shutdown_telemetry(timeout_ms: u64) {
     };
     // What was not delivered is in the handle's snapshot and metrics; the process is ending.
     let _ = handle.shutdown(Duration::from_millis(timeout_ms));
+    // A supervisor takes over what its servers leave, and says it for all of them.
+    if !is_supervised()
+        && let Some(text) = undelivered(&handle, overflow_dir.as_deref())
+    {
+        notice(&text);
+    }
 }
 
 /// Whether telemetry is on for this process, by its environment and the stored block.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use lens::{
-    PipelineSnapshot, SetupError,
+    PipelineSnapshot, SetupError, TelemetryHandle,
     config::{BatchSettings, ExportSettings, ExporterKind},
 };
 
@@ -28,6 +28,31 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// Where processes with these settings keep their buffers.
 pub fn spool_dir(settings: &Resolved) -> PathBuf {
     ring_folder(settings)
+}
+
+/// What a process that has shut down leaves for others to deliver, in words.
+pub(crate) fn undelivered(handle: &TelemetryHandle, overflow_dir: Option<&Path>) -> Option<String> {
+    let waiting = |logs: bool| -> u64 {
+        let left = overflow_dir.map(lens::leftovers).unwrap_or_default();
+        let left = left.iter().filter(|left| !left.is_alive && left.is_logs == logs);
+        left.map(|left| left.items as u64).sum()
+    };
+    let spans = handle.snapshot().spooled.max(waiting(false));
+    let logs = handle.log_snapshot().spooled.max(waiting(true));
+    let what = match (spans, logs) {
+        (0, 0) => return None,
+        (spans, 0) => format!("{spans} spans"),
+        (0, logs) => format!("{logs} log records"),
+        (spans, logs) => format!("{spans} spans and {logs} log records"),
+    };
+    let place = overflow_dir.map_or_else(
+        || "in this process's buffer".to_owned(),
+        |dir| format!("below {}", dir.display()),
+    );
+    Some(format!(
+        "{what} could not be delivered; they are kept {place}, and `gym spool recover` or the next \
+         start delivers them"
+    ))
 }
 
 /// What became of what the dead left.

@@ -13,7 +13,7 @@ mod tls;
 mod trouble;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -220,9 +220,9 @@ impl Client {
     /// When the target's settings cannot be used.
     pub fn open(&self, target: Target) -> Result<Sender, TargetError> {
         let target = Arc::new(prepare(target)?);
-        let trouble = Arc::default();
-        let state = Arc::new(tokio::sync::Mutex::new(send::State::new(Arc::clone(&trouble))));
-        Ok(Sender { jobs: self.jobs.clone(), target, state, trouble })
+        let signs = Arc::default();
+        let state = Arc::new(tokio::sync::Mutex::new(send::State::new(Arc::clone(&signs))));
+        Ok(Sender { jobs: self.jobs.clone(), target, state, signs })
     }
 }
 
@@ -271,13 +271,23 @@ pub struct Sender {
     jobs: channel::Sender<Job>,
     target: Arc<Prepared>,
     state: Arc<tokio::sync::Mutex<send::State>>,
-    trouble: Arc<Mutex<Option<Trouble>>>,
+    signs: Arc<send::Signs>,
 }
 
 impl Sender {
     /// What kept a request from being delivered, or delayed it, since the last time this was asked.
     pub fn take_trouble(&self) -> Option<Trouble> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.signs.take_trouble()
+    }
+
+    /// How often a try found nobody there so far: the connection was refused, or there is no such host.
+    pub fn refusals(&self) -> u64 {
+        self.signs.refusals()
+    }
+
+    /// Lets a request that pauses between two tries try at once.
+    pub fn hurry(&self) {
+        self.signs.hurry();
     }
 
     /// Begins to send an encoded export request; `waiting` is unparked when its outcome is known.

@@ -127,6 +127,47 @@ fn nothing_is_lost_while_the_port_is_closed() {
     .said_once("the connection was refused");
 }
 
+/// Nobody listens, and the process ends long before the budget of an export is spent.
+fn ends_at_once(protocol: Protocol, wait_for_a_failure: bool) {
+    let (folder, sink) = (Folder::new(), OtlpSink::start().expect("a sink"));
+    let mut config = config(&sink, protocol, 8, Some(folder.path()));
+    config.traces_otlp.timeout = 3 * PATIENCE;
+    config.metrics_exporter = ExporterKind::Otlp;
+    config.metrics_otlp = OtlpSettings {
+        endpoint: signal_url(&sink.grpc_endpoint(), Protocol::Grpc, Signal::Metrics),
+        timeout: 3 * PATIENCE,
+        ..OtlpSettings::for_signal(Signal::Metrics)
+    };
+    drop(sink);
+    let handle = lens::setup_telemetry(config).expect("starts");
+    producer::end_spans(0..100);
+    if wait_for_a_failure {
+        // Tries go on, with pauses that grow.
+        assert!(!handle.force_flush(Duration::from_millis(500)), "nobody is there");
+    }
+    let before = std::time::Instant::now();
+    assert!(handle.shutdown(PATIENCE), "the threads have ended");
+    assert!(before.elapsed() < PATIENCE / 10, "{:?}", before.elapsed());
+    let snapshot = handle.snapshot();
+    assert_exact(&snapshot, 100);
+    assert_eq!(snapshot.spooled, 100, "{snapshot:?}");
+    assert!(!folder.chunks().is_empty(), "{:?}", folder.all());
+}
+
+#[test]
+fn with_a_closed_port_a_short_process_ends_at_once_and_keeps_its_spans() {
+    let name = "with_a_closed_port_a_short_process_ends_at_once_and_keeps_its_spans";
+    in_child(name, || ends_at_once(Protocol::Grpc, false))
+        .said_once("traces cannot be delivered to");
+}
+
+#[test]
+fn with_a_closed_port_shutdown_does_not_wait_for_the_next_try() {
+    let name = "with_a_closed_port_shutdown_does_not_wait_for_the_next_try";
+    in_child(name, || ends_at_once(Protocol::HttpProtobuf, true))
+        .said_once("traces cannot be delivered to");
+}
+
 #[test]
 fn nothing_is_lost_while_the_collector_hangs() {
     let name = "nothing_is_lost_while_the_collector_hangs";

@@ -152,6 +152,44 @@ fn what_a_killed_supervisor_left_is_listed_and_recovered_by_hand() {
     assert!(text(&again.stderr).contains("no dead process left anything"));
 }
 
+/// Guarantees: a collector that is not there costs a command neither its exit code nor the time of an export, and
+/// what was not delivered can be.
+#[test]
+fn with_a_closed_port_commands_end_as_ever_and_say_where_the_spans_are() {
+    let nobody = format!("http://127.0.0.1:{}", crate::support::free_port());
+    let environment: Vec<_> = telemetry(&nobody)
+        .into_iter()
+        .filter(|(name, _)| {
+            ![env_vars::OTEL_METRICS_EXPORTER, env_vars::OTEL_EXPORTER_OTLP_TIMEOUT].contains(name)
+        })
+        .collect();
+    let arguments = &ARGUMENTS[..4];
+    let mut fleet = Fleet::start(&Start { arguments, environment: &environment });
+    let rows = weather_rows(fleet.folder.path());
+    let mut run = fleet.eval_run(&["--agent", AGENT, "--output", "out.jsonl"]);
+    let before = Instant::now();
+    let run = output(run.arg("--input").arg(rows).envs(environment.iter().copied()));
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    assert!(before.elapsed() < Duration::from_secs(8), "{:?}", before.elapsed());
+    let said = text(&run.stderr);
+    assert_eq!(said.matches("`gym spool recover`").count(), 1, "{said}");
+
+    let before = Instant::now();
+    assert_eq!(fleet.stop(), Some(0), "{}", fleet.said());
+    // Its servers flush, then the supervisor for them all.
+    assert!(before.elapsed() < Duration::from_secs(8), "{:?}", before.elapsed());
+    let said = fleet.said();
+    assert_eq!(said.matches("`gym spool recover`").count(), 1, "{said}");
+
+    let sink = OtlpSink::start().expect("a sink");
+    let recovered = spool("recover", &fleet, &telemetry(&sink.http_endpoint()), &[]);
+    assert_eq!(recovered.status.code(), Some(0), "{}", text(&recovered.stderr));
+    let spans = sink.spans();
+    let of = |name: &str| spans.iter().filter(|span| span.name == name).count();
+    assert!(of(semconv::span::ROLLOUT) > 0, "of the agent");
+    assert_eq!(of(semconv::span::ROLLOUT), of(semconv::span::ROLLOUT_ATTEMPT), "of the driver");
+}
+
 #[test]
 fn a_folder_that_is_not_there_is_an_error_where_it_was_named() {
     let folder = tempfile::tempdir().expect("a folder");

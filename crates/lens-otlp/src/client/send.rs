@@ -1,9 +1,11 @@
 //! One export: pieces, tries, outcome, all within one budget.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::connection::{Broken, Connection};
 use super::request::{self, Content};
@@ -20,16 +22,43 @@ pub(super) struct State {
     /// Larger requests are split, because the receiver refused them.
     max_bytes: Option<usize>,
     rest: Option<Rest>,
-    trouble: Arc<Mutex<Option<Trouble>>>,
+    signs: Arc<Signs>,
+}
+
+/// What a sender and whoever uses it tell each other while a request is on its way.
+#[derive(Debug, Default)]
+pub(super) struct Signs {
+    trouble: Mutex<Option<Trouble>>,
+    /// Tries that found nobody there.
+    refusals: AtomicU64,
+    hurry: Notify,
+}
+
+impl Signs {
+    pub(super) fn take_trouble(&self) -> Option<Trouble> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(super) fn refusals(&self) -> u64 {
+        self.refusals.load(Ordering::Acquire)
+    }
+
+    pub(super) fn hurry(&self) {
+        self.hurry.notify_one();
+    }
 }
 
 impl State {
-    pub(super) fn new(trouble: Arc<Mutex<Option<Trouble>>>) -> Self {
-        Self { trouble, ..Self::default() }
+    pub(super) fn new(signs: Arc<Signs>) -> Self {
+        Self { signs, ..Self::default() }
     }
 
     fn note(&self, trouble: Trouble) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(trouble);
+        let is_refusal = trouble.is_nobody_there();
+        *self.signs.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(trouble);
+        if is_refusal {
+            self.signs.refusals.fetch_add(1, Ordering::Release);
+        }
     }
 }
 
@@ -139,7 +168,8 @@ async fn deliver(
         if Instant::now() + pause >= deadline {
             return Delivery::Failed { not_before: wait };
         }
-        sleep(pause).await;
+        // Ends early when somebody is in a hurry.
+        let _ = timeout(pause, state.signs.hurry.notified()).await;
     }
 }
 

@@ -63,6 +63,13 @@ pub enum Trouble {
     Status(String),
 }
 
+impl Trouble {
+    /// Whether there was nobody to talk to at all.
+    pub(super) fn is_nobody_there(&self) -> bool {
+        matches!(self, Self::NoSuchHost(_) | Self::ConnectionRefused | Self::Unreachable(_))
+    }
+}
+
 /// What a receiver said first.
 pub(super) type FirstBytes = [u8; 4];
 

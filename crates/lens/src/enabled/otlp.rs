@@ -115,6 +115,16 @@ impl OtlpBatches {
         OtlpTicket(self.sender.begin(request, std::thread::current()))
     }
 
+    /// How often a try found nobody there.
+    pub(super) fn refusals(&self) -> u64 {
+        self.sender.refusals()
+    }
+
+    /// Lets a request that pauses try at once.
+    pub(super) fn hurry(&self) {
+        self.sender.hurry();
+    }
+
     /// Says once what keeps requests from being delivered.
     pub(super) fn explain(&self) {
         self.diagnosis.say(&self.sender);

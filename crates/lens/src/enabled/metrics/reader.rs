@@ -15,6 +15,9 @@ use crate::enabled::{clock, lock, otlp};
 use crate::semconv::pipeline as names;
 use crate::{PipelineSnapshot, SetupError, Value};
 
+/// How often it is looked whether the process ends while a request is out.
+const LOOK: Duration = Duration::from_millis(20);
+
 enum Target {
     Otlp(Sender, Diagnosis),
     Console,
@@ -79,8 +82,10 @@ impl MetricReader {
     ) -> Result<Option<Self>, SetupError> {
         let target = match (config.metrics_exporter, client) {
             (ExporterKind::Otlp, Some(client)) => {
-                let sender = otlp::sender(client, Signal::Metrics, &config.metrics_otlp)?;
-                Target::Otlp(sender, Diagnosis::new(Signal::Metrics, &config.metrics_otlp))
+                let mut settings = config.metrics_otlp.clone();
+                settings.timeout = settings.timeout.min(config.metric_timeout);
+                let sender = otlp::sender(client, Signal::Metrics, &settings)?;
+                Target::Otlp(sender, Diagnosis::new(Signal::Metrics, &settings))
             }
             (ExporterKind::Console, _) => Target::Console,
             (ExporterKind::Memory, _) => Target::Memory,
@@ -173,13 +178,40 @@ impl Worker {
         let Some(request) = encode::request(&self.resource, interval) else { return };
         match &self.target {
             Target::Otlp(sender, diagnosis) => {
-                if !matches!(sender.send(Arc::new(request)), Outcome::Accepted { .. }) {
+                if !matches!(self.deliver(sender, request), Outcome::Accepted { .. }) {
                     EXPORT_FAILURES.add(1, &[]);
                     diagnosis.say(sender);
                 }
             }
             Target::Console => console::write(&request),
             Target::Memory => {}
+        }
+    }
+}
+
+impl Worker {
+    /// Sends a request and waits for its outcome; once the process ends, not for a receiver that is not there.
+    fn deliver(&self, sender: &Sender, request: Vec<u8>) -> Outcome {
+        let ticket = sender.begin(Arc::new(request), std::thread::current());
+        let mut refusals_at_end = None;
+        loop {
+            if let Some(outcome) = ticket.outcome() {
+                return outcome;
+            }
+            if lock(&self.shared.control).stopping {
+                let refusals = sender.refusals();
+                match refusals_at_end {
+                    None => {
+                        refusals_at_end = Some(refusals);
+                        sender.hurry();
+                    }
+                    Some(before) if refusals > before => {
+                        return Outcome::Failed { not_before: None };
+                    }
+                    Some(_) => {}
+                }
+            }
+            std::thread::park_timeout(LOOK);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::{Fresh, InFlight, Load, Worker};
+use crate::enabled::otlp::OtlpBatches;
 use crate::enabled::recover;
 
 /// Longest sleep while the last request is out.
@@ -16,12 +17,19 @@ impl Worker {
         // One more attempt, however long ago the last one failed.
         self.away = None;
         let until = self.last_call(deadline);
+        let refusals = self.otlp.as_ref().map_or(0, OtlpBatches::refusals);
+        if let (Some(otlp), true) = (&self.otlp, self.in_flight.is_some()) {
+            otlp.hurry();
+        }
         let mut last_round = false;
         while Instant::now() < until && self.away.is_none() {
             if self.step(None) {
                 continue;
             }
             if self.in_flight.is_some() {
+                if self.is_refused_since(refusals) {
+                    break;
+                }
                 let left = until.saturating_duration_since(Instant::now());
                 std::thread::park_timeout(left.min(LAST_TICK));
             } else if last_round {
@@ -46,6 +54,18 @@ impl Worker {
             recover::remove(path);
         }
         self.overflow = None;
+    }
+
+    /// Whether nobody was there at the last try: what can be kept need not wait for the deadline.
+    fn is_refused_since(&self, refusals: u64) -> bool {
+        let can_keep = self.overflow.is_some() || self.pipeline.outlives_process;
+        let Some(otlp) = self.otlp.as_ref().filter(|_| can_keep) else { return false };
+        if otlp.refusals() == refusals {
+            return false;
+        }
+        self.pipeline.counters.failures.fetch_add(1, Ordering::Relaxed);
+        otlp.explain();
+        true
     }
 
     /// When to stop waiting for the receiver: files are to be written before the deadline, not after it.
