@@ -176,9 +176,11 @@ impl StatusCode {
 }
 
 /// Most bytes that [`SpanHead::write`] writes.
-pub const MAX_HEAD_BYTES: usize = 55;
+pub const MAX_HEAD_BYTES: usize = 64;
+/// Where in a head the end is, as eight bytes in little-endian order.
+pub const END_AT: usize = 40;
 
-/// What is known of a span when it starts.
+/// The fields of a span that have a fixed length.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpanHead {
     /// 16 bytes.
@@ -191,6 +193,8 @@ pub struct SpanHead {
     pub kind: u8,
     /// Start since the epoch.
     pub start_nanos: u64,
+    /// End since the epoch; may be written later, at [`END_AT`].
+    pub end_nanos: u64,
     /// W3C flags and [`FLAG_HAS_IS_REMOTE`], [`FLAG_IS_REMOTE`].
     pub flags: u32,
 }
@@ -215,23 +219,26 @@ impl SpanHead {
         out[29] = self.kind;
         out[30] = tag(7, FIXED64);
         out[31..39].copy_from_slice(&self.start_nanos.to_le_bytes());
-        out[39..41].copy_from_slice(&FLAGS_TAG);
-        out[41..45].copy_from_slice(&self.flags.to_le_bytes());
-        out[45] = tag(4, BYTES);
-        out[46] = 8;
-        out[47..55].copy_from_slice(&self.parent_id.unwrap_or_default());
+        out[39] = tag(8, FIXED64);
+        out[END_AT..48].copy_from_slice(&self.end_nanos.to_le_bytes());
+        out[48..50].copy_from_slice(&FLAGS_TAG);
+        out[50..54].copy_from_slice(&self.flags.to_le_bytes());
+        out[54] = tag(4, BYTES);
+        out[55] = 8;
+        out[56..64].copy_from_slice(&self.parent_id.unwrap_or_default());
     }
 }
 
-/// What is known of a span when it ends; repeated fields come encoded, with their tags.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SpanTail<'a> {
-    /// Name.
-    pub name: &'a str,
-    /// End since the epoch.
-    pub end_nanos: u64,
-    /// What most spans do not have.
-    pub rare: Option<Rare<'a>>,
+/// Bytes of a `Span.name` field.
+#[inline]
+pub const fn name_len(name: &str) -> usize {
+    bytes_field_len(name.len())
+}
+
+/// Writes a `Span.name` field.
+#[inline]
+pub fn write_name(out: &mut Cursor<'_>, name: &str) {
+    out.bytes(5, name.as_bytes());
 }
 
 /// What most spans do not have.
@@ -264,7 +271,8 @@ impl Rare<'_> {
         message + if self.status == StatusCode::Unset { 0 } else { 2 }
     }
 
-    fn encoded_len(&self) -> usize {
+    /// Bytes that [`write`](Self::write) writes.
+    pub fn encoded_len(&self) -> usize {
         let count = |value: u32| if value == 0 { 0 } else { 1 + varint_len(u64::from(value)) };
         let field = |len: usize| if len == 0 { 0 } else { bytes_field_len(len) };
         field(self.trace_state.len())
@@ -276,7 +284,8 @@ impl Rare<'_> {
             + field(self.status_len())
     }
 
-    fn write(&self, out: &mut Cursor<'_>) {
+    /// Writes the fields.
+    pub fn write(&self, out: &mut Cursor<'_>) {
         if !self.trace_state.is_empty() {
             out.bytes(3, self.trace_state.as_bytes());
         }
@@ -293,24 +302,6 @@ impl Rare<'_> {
                 out.bytes(2, self.status_message.as_bytes());
             }
             out.count(3, self.status as u64);
-        }
-    }
-}
-
-impl SpanTail<'_> {
-    /// Bytes that [`write`](Self::write) writes.
-    #[inline]
-    pub fn encoded_len(&self) -> usize {
-        9 + bytes_field_len(self.name.len()) + self.rare.map_or(0, |rare| rare.encoded_len())
-    }
-
-    /// Writes the fields.
-    #[inline]
-    pub fn write(&self, out: &mut Cursor<'_>) {
-        out.fixed64(8, self.end_nanos);
-        out.bytes(5, self.name.as_bytes());
-        if let Some(rare) = &self.rare {
-            rare.write(out);
         }
     }
 }
@@ -362,42 +353,43 @@ impl SpanParts<'_> {
             parent_id: self.parent_id,
             kind: self.kind,
             start_nanos: self.start_nanos,
+            end_nanos: self.end_nanos,
             flags: self.flags,
         }
     }
 
-    fn tail(&self) -> SpanTail<'_> {
-        SpanTail {
-            name: self.name,
-            end_nanos: self.end_nanos,
-            rare: Some(Rare {
-                trace_state: self.trace_state,
-                dropped_attributes: self.dropped_attributes,
-                events: self.events,
-                dropped_events: self.dropped_events,
-                links: self.links,
-                dropped_links: self.dropped_links,
-                status: self.status,
-                status_message: self.status_message,
-            }),
+    fn rare(&self) -> Rare<'_> {
+        Rare {
+            trace_state: self.trace_state,
+            dropped_attributes: self.dropped_attributes,
+            events: self.events,
+            dropped_events: self.dropped_events,
+            links: self.links,
+            dropped_links: self.dropped_links,
+            status: self.status,
+            status_message: self.status_message,
         }
     }
 
     /// Bytes of the message.
     pub fn encoded_len(&self) -> usize {
-        self.head().encoded_len() + self.attributes.len() + self.tail().encoded_len()
+        self.head().encoded_len()
+            + name_len(self.name)
+            + self.attributes.len()
+            + self.rare().encoded_len()
     }
 
     /// Appends the message without a tag or length of its own.
     pub fn put(&self, out: &mut Vec<u8>) {
-        let (head, tail) = (self.head(), self.tail());
+        let (head, rare) = (self.head(), self.rare());
         let mut bytes = [0; MAX_HEAD_BYTES];
         head.write(&mut bytes);
         out.extend_from_slice(&bytes[..head.encoded_len()]);
+        put_bytes(out, 5, self.name.as_bytes());
         out.extend_from_slice(self.attributes);
         let at = out.len();
-        out.resize(at + tail.encoded_len(), 0);
-        tail.write(&mut Cursor::new(&mut out[at..]));
+        out.resize(at + rare.encoded_len(), 0);
+        rare.write(&mut Cursor::new(&mut out[at..]));
     }
 }
 

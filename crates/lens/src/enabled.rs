@@ -17,17 +17,20 @@ mod limited;
 #[cfg(feature = "log")]
 mod log_bridge;
 pub mod logs;
+mod message;
 pub mod metrics;
 mod otlp;
 mod outcome;
 mod pipeline;
 mod propagation;
 mod raw;
+mod recording;
 mod recover;
 mod resource;
 mod sampling;
 mod span;
 mod strategy;
+mod thread;
 #[cfg(feature = "tracing")]
 mod tracing_layer;
 mod value;

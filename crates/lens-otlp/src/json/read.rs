@@ -153,16 +153,16 @@ fn put_scope(out: &mut Vec<u8>, object: &Value) -> Result<(), DecodeError> {
 
 fn put_span(out: &mut Vec<u8>, span: &Value) -> Result<(), DecodeError> {
     let mut error = None;
-    // In the order in which our own encoder writes: what is known at the start, attributes, what is known at the end.
+    // In the order in which our own encoder writes: what has a fixed length, name, attributes, the rest.
     put_id(out, 1, span, "traceId", 16)?;
     put_id(out, 2, span, "spanId", 8)?;
     put_uint(out, 6, kind(span)?);
     put_fixed64(out, 7, number(span, "startTimeUnixNano")?);
+    put_fixed64(out, 8, number(span, "endTimeUnixNano")?);
     put_flags(out, 16, span)?;
     put_id(out, 4, span, "parentSpanId", 8)?;
-    put_attributes(out, SPAN_ATTRIBUTES, span)?;
-    put_fixed64(out, 8, number(span, "endTimeUnixNano")?);
     put_text(out, 5, span, "name")?;
+    put_attributes(out, SPAN_ATTRIBUTES, span)?;
     put_text(out, 3, span, "traceState")?;
     put_count(out, 10, span, "droppedAttributesCount")?;
     for event in list(span, "events")? {

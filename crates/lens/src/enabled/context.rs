@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock, RwLock};
 
-use super::attributes::{AttributeBytes, ValueLimits};
+use super::attributes::{AttributeBytes, cut};
 use super::current::{self, Depth};
 use super::ids::{SpanId, TraceId};
 use super::span::Span;
@@ -186,13 +186,12 @@ fn promoted_attributes(baggage: &Baggage) -> AttributeBytes {
         return attributes;
     }
     let value_chars = super::handle::span_limits().attribute_value_chars;
-    let limits = ValueLimits { value_chars, ..ValueLimits::NONE };
     let promoted = PROMOTED.read().unwrap_or_else(std::sync::PoisonError::into_inner);
     for (key, value) in baggage.pairs().filter(|(key, _)| promoted.contains(key)) {
         let number = key.ends_with(".index").then(|| value.parse::<i64>().ok()).flatten();
         match number {
-            Some(number) => attributes.put(key, &number, limits),
-            None => attributes.put(key, limits.cut(value), limits),
+            Some(number) => attributes.put(key, &number),
+            None => attributes.put(key, cut(value, value_chars)),
         }
     }
     attributes
@@ -225,6 +224,14 @@ impl Context {
 
     pub(super) fn shared(&self) -> Option<&Arc<Shared>> {
         self.shared.as_ref()
+    }
+
+    /// Drops what it shares with others.
+    #[inline(always)]
+    pub(super) fn let_go(&mut self) {
+        if let Some(shared) = self.shared.take() {
+            drop(shared);
+        }
     }
 
     /// The context of this thread, or of the future that it polls.
@@ -305,6 +312,6 @@ pub struct ContextGuard {
 
 impl Drop for ContextGuard {
     fn drop(&mut self) {
-        current::leave_for_good(self.depth);
+        super::thread::with(|thread| current::leave_for_good(thread, self.depth));
     }
 }

@@ -3,100 +3,110 @@
 //! Whoever enters remembers the depth and leaves by it, so that guards dropped out of order never bring a context
 //! back that was left before.
 
-use std::cell::RefCell;
+use std::cell::RefMut;
 
 use super::context::Context;
-
-thread_local! {
-    static STACK: RefCell<Vec<Context>> = const { RefCell::new(Vec::new()) };
-}
+use super::thread::{self, Thread};
 
 /// How deep a thread was before it entered; to leave by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Depth(u32);
 
+/// Contexts that a thread can be in, one inside of the other; far more than its stack has room for.
+const DEEPEST: usize = 1 << 30;
+/// Contexts for which room is made at first.
+const FIRST: usize = 32;
+
 impl Depth {
     /// Of what was not entered.
-    pub(super) const NONE: Self = Self(u32::MAX);
+    pub(super) const NONE: Self = Self(u32::MAX >> 1);
+
+    #[inline(always)]
+    pub(super) fn of(stack: &[Context]) -> Self {
+        Self(stack.len() as u32)
+    }
+
+    /// As a number below the half of `u32`.
+    pub(super) const fn number(self) -> u32 {
+        self.0
+    }
+
+    pub(super) const fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+}
+
+/// The stack with room for one more context; `None` when it is in use, or the thread at its end.
+#[inline(always)]
+pub(super) fn with_room(thread: &Thread) -> Option<RefMut<'_, Vec<Context>>> {
+    let mut stack = thread.contexts.try_borrow_mut().ok()?;
+    if stack.len() == stack.capacity() && !make_room(thread, &mut stack) {
+        return None;
+    }
+    Some(stack)
+}
+
+#[cold]
+#[inline(never)]
+fn make_room(thread: &Thread, stack: &mut Vec<Context>) -> bool {
+    let may = thread.keeps() && stack.len() < DEEPEST;
+    if may {
+        stack.reserve(stack.len().max(FIRST));
+    }
+    may
 }
 
 /// Makes a context current on this thread.
 #[inline]
 pub(super) fn enter(context: Context) -> Depth {
-    STACK
-        .try_with(|stack| {
-            let mut stack = stack.try_borrow_mut().ok()?;
-            let depth = Depth(stack.len() as u32);
-            stack.push(context);
-            Some(depth)
-        })
-        .ok()
-        .flatten()
-        .unwrap_or(Depth::NONE)
-}
-
-/// Makes a context current that is made from the one before; one look at the thread for both.
-#[inline]
-pub(super) fn enter_below(make: impl FnOnce(&Context) -> Option<Context>) -> Depth {
-    let mut make = Some(make);
-    let depth = STACK.try_with(|stack| {
-        let mut stack = stack.try_borrow_mut().ok()?;
-        let make = make.take()?;
-        let depth = Depth(stack.len() as u32);
-        let context = make(stack.last().unwrap_or(&Context::EMPTY))?;
+    thread::with(|thread| {
+        let Some(mut stack) = with_room(thread) else { return Depth::NONE };
+        let depth = Depth::of(&stack);
         stack.push(context);
-        Some(depth)
-    });
-    if let Some(make) = make {
-        // A thread at its end has no stack any more; what is made is current nowhere.
-        let _ = make(&Context::EMPTY);
-    }
-    depth.ok().flatten().unwrap_or(Depth::NONE)
+        depth
+    })
 }
 
 /// Leaves the context entered at `depth` and all that were entered below it; gives back the former.
 #[inline]
 pub(super) fn leave(depth: Depth) -> Option<Context> {
-    // What is above is dropped outside of the borrow: a context may hold the last reference to a host's value.
-    let mut left = None;
-    let _ = STACK.try_with(|stack| {
-        if let Ok(mut stack) = stack.try_borrow_mut() {
-            let depth = depth.0 as usize;
-            if stack.len() > depth + 1 {
-                stack.truncate(depth + 1);
-            }
-            if stack.len() == depth + 1 {
-                left = stack.pop();
-            }
+    thread::with(|thread| {
+        let mut stack = thread.contexts.try_borrow_mut().ok()?;
+        let depth = depth.0 as usize;
+        if stack.len() > depth + 1 {
+            stack.truncate(depth + 1);
         }
-    });
-    left
+        if stack.len() == depth + 1 { stack.pop() } else { None }
+    })
 }
 
 /// Leaves as [`leave`] does and drops what was left.
-#[inline]
-pub(super) fn leave_for_good(depth: Depth) {
-    let _ = STACK.try_with(|stack| {
-        if let Ok(mut stack) = stack.try_borrow_mut() {
-            stack.truncate(depth.0 as usize);
+#[inline(always)]
+pub(super) fn leave_for_good(thread: &Thread, depth: Depth) {
+    if let Ok(mut stack) = thread.contexts.try_borrow_mut() {
+        let depth = depth.0 as usize;
+        // Nearly always there is one to leave.
+        if stack.len() == depth + 1 {
+            if let Some(left) = stack.last_mut() {
+                left.let_go();
+            }
+            // Nothing is left to drop in it.
+            if let Some(left) = stack.pop() {
+                std::mem::forget(left);
+            }
+        } else {
+            stack.truncate(depth);
         }
-    });
+    }
 }
 
 /// Lends the current context.
 #[inline]
 pub(super) fn with<R>(read: impl FnOnce(Option<&Context>) -> R) -> R {
-    let mut read = Some(read);
-    let result = STACK.try_with(|stack| {
-        let stack = stack.try_borrow().ok()?;
-        read.take().map(|read| read(stack.last()))
-    });
-    match (result, read) {
-        (Ok(Some(result)), _) => result,
-        (_, Some(read)) => read(None),
-        // `read` is taken only where its result is returned.
-        (_, None) => unreachable!("the reader ran without a result"),
-    }
+    thread::with(|thread| match thread.contexts.try_borrow() {
+        Ok(stack) => read(stack.last()),
+        Err(_) => read(None),
+    })
 }
 
 #[cfg(test)]

@@ -4,9 +4,11 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
+use super::context::Context;
 use super::current::{self, Depth};
 use super::group::Group;
 use super::span::Span;
+use super::thread;
 use crate::SpanKind;
 
 /// What a span left by a panic has as `exception.type`.
@@ -18,55 +20,91 @@ const PANIC_MESSAGE: &str = "the scope was left by a panic";
 #[must_use = "the span ends when the guard is dropped"]
 pub struct SpanGuard {
     span: Span,
-    depth: Depth,
-    was_panicking: bool,
+    /// With the span two words, which a site whose group is off keeps in registers.
+    entered: Entered,
     not_send: PhantomData<*const ()>,
+}
+
+/// What a guard entered, and whether the thread was panicking then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entered(u32);
+
+impl Entered {
+    /// Nothing was begun.
+    const NONE: Self = Self(u32::MAX);
+
+    #[inline(always)]
+    fn new(depth: Depth) -> Self {
+        Self(depth.number() << 1 | u32::from(std::thread::panicking()))
+    }
+
+    #[inline(always)]
+    fn depth(self) -> Depth {
+        Depth::from_number(self.0 >> 1)
+    }
+
+    #[inline(always)]
+    fn was_panicking(self) -> bool {
+        self.0 & 1 == 1
+    }
 }
 
 impl SpanGuard {
     /// Starts a span below the current context and makes it current; does nothing when the group is off.
     #[inline(always)]
     pub fn open(group: &'static Group, name: impl Into<Cow<'static, str>>) -> Self {
-        if group.is_enabled() { Self::open_enabled(group, name.into()) } else { Self::disabled() }
+        if group.is_enabled() { Self::open_enabled(group, &name.into()) } else { Self::disabled() }
     }
 
     #[inline(never)]
-    fn open_enabled(group: &'static Group, name: Cow<'static, str>) -> Self {
-        let mut span = Span::disabled();
-        let depth = current::enter_below(|parent| {
-            span = Span::begin(group, name, SpanKind::Internal, parent, None);
-            span.entered_context()
-        });
-        Self { span, depth, was_panicking: std::thread::panicking(), not_send: PhantomData }
+    fn open_enabled(group: &'static Group, name: &str) -> Self {
+        thread::with(|thread| {
+            let Some(mut stack) = current::with_room(thread) else {
+                return Self::open_nowhere(group, name);
+            };
+            let depth = Depth::of(&stack);
+            let parent = stack.last().unwrap_or(&Context::EMPTY);
+            let shared = parent.shared().cloned();
+            let (span, context) =
+                Span::begin(thread, group, name, SpanKind::Internal, parent, None);
+            stack.push(Context::from_parts(context, shared));
+            Self { span, entered: Entered::new(depth), not_send: PhantomData }
+        })
+    }
+
+    /// A thread at its end is in no context.
+    #[cold]
+    #[inline(never)]
+    fn open_nowhere(group: &'static Group, name: &str) -> Self {
+        let span = Span::start(group, name.to_owned());
+        Self { span, entered: Entered::new(Depth::NONE), not_send: PhantomData }
     }
 
     /// Makes a span current.
     #[inline]
     pub fn enter(span: Span) -> Self {
-        let depth = span.entered_context().map_or(Depth::NONE, current::enter);
-        Self { span, depth, was_panicking: std::thread::panicking(), not_send: PhantomData }
+        let Some(context) = span.entered_context() else { return Self::disabled() };
+        let depth = current::enter(context);
+        Self { span, entered: Entered::new(depth), not_send: PhantomData }
     }
 
     /// A guard that does nothing.
     #[inline(always)]
     pub const fn disabled() -> Self {
-        Self {
-            span: Span::disabled(),
-            depth: Depth::NONE,
-            was_panicking: false,
-            not_send: PhantomData,
-        }
+        Self { span: Span::disabled(), entered: Entered::NONE, not_send: PhantomData }
     }
+}
 
-    /// Ends what the guard began; kept out of the sites.
-    #[inline(never)]
-    fn leave(&mut self) {
-        current::leave_for_good(self.depth);
-        if !self.was_panicking && std::thread::panicking() {
-            record_panic(&mut self.span);
+/// Ends what a guard began; kept out of the sites.
+#[inline(never)]
+fn leave(mut span: Span, entered: Entered) {
+    thread::with(|thread| {
+        current::leave_for_good(thread, entered.depth());
+        if std::thread::panicking() && !entered.was_panicking() {
+            record_panic(&mut span);
         }
-        self.span.end_here();
-    }
+        span.end_here(thread);
+    });
 }
 
 impl Deref for SpanGuard {
@@ -86,8 +124,8 @@ impl DerefMut for SpanGuard {
 impl Drop for SpanGuard {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.depth != Depth::NONE || self.span.exists() {
-            self.leave();
+        if self.entered != Entered::NONE || self.span.exists() {
+            leave(std::mem::take(&mut self.span), self.entered);
         }
     }
 }

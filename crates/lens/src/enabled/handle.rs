@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::console::{ConsoleLogs, ConsoleSpans};
+use super::message::SpanMessage;
 use super::metrics::reader::MetricReader;
 use super::otlp::{OtlpBatches, start_client};
 use super::pipeline::{self, InMemorySpans, Kind, Pipeline, SpanExporter};
@@ -20,6 +21,7 @@ static SET_UP: AtomicBool = AtomicBool::new(false);
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 static LIMITS: Published<SpanLimits> = Published::nothing();
 static DEFAULT_LIMITS: SpanLimits = SpanLimits::DEFAULT;
+static GENEROUS: AtomicBool = AtomicBool::new(SpanMessage::are_generous(&SpanLimits::DEFAULT));
 
 /// Whether telemetry is on in this process.
 #[inline]
@@ -30,6 +32,12 @@ pub(super) fn is_active() -> bool {
 #[inline]
 pub(super) fn span_limits() -> &'static SpanLimits {
     LIMITS.get().unwrap_or(&DEFAULT_LIMITS)
+}
+
+/// Whether limits never matter to a small attribute, see [`SpanMessage::are_generous`].
+#[inline(always)]
+pub(super) fn limits_are_generous() -> bool {
+    GENEROUS.load(Ordering::Relaxed)
 }
 
 /// Runs in a child between `fork` and its return: its parent's telemetry is not its own. It may set up anew.
@@ -69,6 +77,7 @@ pub fn setup_telemetry_with(
     }
     fork::watch();
     super::ids::reseed();
+    GENEROUS.store(SpanMessage::are_generous(&config.limits), Ordering::Relaxed);
     LIMITS.set(Box::leak(Box::new(config.limits)));
     let (exports, warning) = strategy::decide(&config);
     let mut warnings = Vec::from_iter(warning);

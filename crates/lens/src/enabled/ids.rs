@@ -3,10 +3,11 @@
 //! Each thread has a generator of its own, seeded from the operating system's randomness through the standard
 //! library's hash keys, so that no seed set by a program can make two processes draw the same ids.
 
-use std::cell::Cell;
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::BuildHasher;
+
+use super::thread::{self, Thread};
 
 /// Id of a trace; displays as 32 lower-case hex digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,8 +33,10 @@ impl TraceId {
         self.high | self.low != 0
     }
 
-    pub(super) fn random() -> Self {
-        let (high, low) = (next(0), next(1));
+    /// Takes one word of each stream, so that it has the entropy of both; after [`prepare`].
+    #[inline(always)]
+    pub(super) fn random(thread: &Thread) -> Self {
+        let (high, low) = (next(thread, 0), next(thread, 1));
         Self { high, low: if high | low == 0 { 1 } else { low } }
     }
 }
@@ -64,8 +67,10 @@ impl SpanId {
         self.0 != 0
     }
 
-    pub(super) fn random() -> Self {
-        Self(random().max(1))
+    /// After [`prepare`].
+    #[inline(always)]
+    pub(super) fn random(thread: &Thread) -> Self {
+        Self(next(thread, 0).max(1))
     }
 }
 
@@ -75,41 +80,44 @@ impl fmt::Display for SpanId {
     }
 }
 
-thread_local! {
-    /// Two streams: a trace id takes one word of each, so that it has the entropy of both.
-    static STATE: Cell<[u64; 2]> = Cell::new(seed());
-}
-
-fn seed() -> [u64; 2] {
+#[cold]
+#[inline(never)]
+fn plant(thread: &Thread) {
     let keys = RandomState::new();
     let process = std::process::id();
-    [keys.hash_one((0, process)), keys.hash_one((1, process))]
+    // Zero means that there is no seed.
+    thread.ids[0].set(keys.hash_one((0, process)).max(1));
+    thread.ids[1].set(keys.hash_one((1, process)));
 }
 
-/// The next of one stream (wyrand).
-#[inline]
-fn next(stream: usize) -> u64 {
-    STATE
-        .try_with(|cell| {
-            let mut state = cell.get();
-            state[stream] = state[stream].wrapping_add(0xa076_1d64_78bd_642f);
-            cell.set(state);
-            let product =
-                u128::from(state[stream]) * u128::from(state[stream] ^ 0xe703_7ed1_a0b4_28db);
-            (product >> 64) as u64 ^ product as u64
-        })
-        .unwrap_or_else(|_| seed()[stream])
+/// Sees to it that [`next`] has something to begin with.
+#[inline(always)]
+pub(super) fn prepare(thread: &Thread) {
+    if thread.ids[0].get() == 0 {
+        plant(thread);
+    }
+}
+
+/// The next of one stream (wyrand), after [`prepare`].
+#[inline(always)]
+fn next(thread: &Thread, stream: usize) -> u64 {
+    let state = thread.ids[stream].get().wrapping_add(0xa076_1d64_78bd_642f);
+    thread.ids[stream].set(state);
+    let product = u128::from(state) * u128::from(state ^ 0xe703_7ed1_a0b4_28db);
+    (product >> 64) as u64 ^ product as u64
 }
 
 /// A random number that no seed of the program reaches.
-#[inline]
 pub(super) fn random() -> u64 {
-    next(0)
+    thread::with(|thread| {
+        prepare(thread);
+        next(thread, 0)
+    })
 }
 
 /// After `fork` the child must not draw what its parent draws.
 pub(super) fn reseed() {
-    let _ = STATE.try_with(|cell| cell.set(seed()));
+    thread::with(plant);
 }
 
 #[cfg(test)]
@@ -121,7 +129,12 @@ mod tests {
     fn ids_of_several_threads_are_distinct() {
         let threads: Vec<_> = (0..4)
             .map(|_| {
-                std::thread::spawn(|| (0..5_000).map(|_| SpanId::random()).collect::<Vec<_>>())
+                std::thread::spawn(|| {
+                    thread::with(|thread| {
+                        prepare(thread);
+                        (0..5_000).map(|_| SpanId::random(thread)).collect::<Vec<_>>()
+                    })
+                })
             })
             .collect();
         let ids: HashSet<SpanId> =

@@ -2,7 +2,7 @@
 
 use lens_otlp::encode::put_key_value;
 
-use super::attributes::{ValueLimits, cut_strings};
+use super::attributes::{cut, cut_strings};
 use super::value::Value;
 
 /// What is kept of some attributes.
@@ -32,12 +32,11 @@ impl<'a> Limited<'a> {
 
     /// Appends what is kept, texts cut to so many characters.
     pub(super) fn put(self, out: &mut Vec<u8>, field: u8, value_chars: usize) {
-        let limits = ValueLimits { value_chars, ..ValueLimits::NONE };
         for (key, value) in self.unique().take(self.max_count) {
             match value {
-                Value::String(text) => put_key_value(out, field, key, limits.cut(text)),
+                Value::String(text) => put_key_value(out, field, key, cut(text, value_chars)),
                 Value::Array(_) if value_chars < usize::MAX => {
-                    put_key_value(out, field, key, &cut_strings(value, limits));
+                    put_key_value(out, field, key, &cut_strings(value, value_chars));
                 }
                 value => put_key_value(out, field, key, value),
             }

@@ -181,6 +181,8 @@ pub(super) struct Pipeline {
     queued_items: AtomicU64,
     woken: AtomicBool,
     closed: AtomicBool,
+    /// Whether items come without further questions: not closed, and not bounded in number.
+    is_open: AtomicBool,
     exporter: OnceLock<Thread>,
     counters: Counters,
     control: Mutex<Control>,
@@ -221,6 +223,7 @@ impl Pipeline {
             queued_items: AtomicU64::new(0),
             woken: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            is_open: AtomicBool::new(settings.max_queue_spans.is_none()),
             exporter: OnceLock::new(),
             counters: Counters::default(),
             control: Mutex::default(),
@@ -247,8 +250,14 @@ impl Pipeline {
     }
 
     /// Whether one more item may come; a refusal is counted.
-    #[inline]
+    #[inline(always)]
     fn admit(&self) -> bool {
+        self.is_open.load(Ordering::Relaxed) || self.admit_asking()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn admit_asking(&self) -> bool {
         if self.closed.load(Ordering::Relaxed) {
             self.refuse(|counters| &counters.shut_down);
             return false;
@@ -256,11 +265,6 @@ impl Pipeline {
         if self.max_items == u64::MAX {
             return true;
         }
-        self.admit_counted()
-    }
-
-    #[cold]
-    fn admit_counted(&self) -> bool {
         let queued = self.queued_items.fetch_add(1, Ordering::Relaxed) + 1;
         if queued > self.max_items {
             self.queued_items.fetch_sub(1, Ordering::Relaxed);
@@ -368,6 +372,7 @@ impl Pipeline {
     /// Refuses further spans and asks for the export of what is left, up to the deadline.
     pub(super) fn begin_shut_down(&self, deadline: Instant) {
         self.closed.store(true, Ordering::Relaxed);
+        self.is_open.store(false, Ordering::Relaxed);
         lock(&self.control).deadline.get_or_insert(deadline);
         self.unpark();
     }

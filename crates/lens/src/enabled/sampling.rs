@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::context::{FLAG_RANDOM, FLAG_SAMPLED, SpanContext};
-use super::ids::{SpanId, TraceId};
+use super::ids::{self, SpanId, TraceId};
+use super::thread::Thread;
 use crate::config::Sampler;
 
 static PARENT_BASED: AtomicBool = AtomicBool::new(true);
@@ -32,10 +33,12 @@ fn keeps(trace_id: TraceId) -> bool {
 }
 
 /// The context of a new span below `parent` (invalid: a root).
-pub(super) fn child_of(parent: SpanContext) -> SpanContext {
-    let span_id = SpanId::random();
+#[inline(always)]
+pub(super) fn child_of(thread: &Thread, parent: SpanContext) -> SpanContext {
+    ids::prepare(thread);
+    let span_id = SpanId::random(thread);
     if !parent.is_valid() {
-        let trace_id = TraceId::random();
+        let trace_id = TraceId::random(thread);
         // Ids of ours are random in all their bits, which level 2 says with a flag.
         let flags = FLAG_RANDOM | if keeps(trace_id) { FLAG_SAMPLED } else { 0 };
         return SpanContext::with_flags(trace_id, span_id, flags, false);
@@ -56,7 +59,10 @@ mod tests {
     #[test]
     fn ratio_keeps_about_its_share() {
         let bound = bound(0.25);
-        let kept = (0..20_000).filter(|_| TraceId::random().low < bound).count();
+        let kept = crate::enabled::thread::with(|thread| {
+            ids::prepare(thread);
+            (0..20_000).filter(|_| TraceId::random(thread).low < bound).count()
+        });
         assert!((4_500..5_500).contains(&kept), "{kept} of 20000");
         assert_eq!(super::bound(1.0), u64::MAX);
         assert_eq!(super::bound(0.0), 0);

@@ -1,26 +1,21 @@
 //! Spans: built where they run, encoded once when they end.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
-use std::fmt;
 use std::sync::Arc;
 
-use lens_otlp::encode::{
-    EVENT_ATTRIBUTES, FLAG_HAS_IS_REMOTE, FLAG_IS_REMOTE, LINK_ATTRIBUTES, Rare, SpanHead,
-    SpanTail, StatusCode, put_event, put_link_with,
-};
+use lens_otlp::encode::{FLAG_HAS_IS_REMOTE, FLAG_IS_REMOTE, SpanHead, StatusCode};
 
-use super::attributes::{AttributeBytes, AttributeValue, ValueLimits};
+use super::attributes::{AttributeValue, bit};
 use super::clock::{self, Ticks};
 use super::context::{Context, Shared, SpanContext};
 use super::group::Group;
-use super::limited::Limited;
-use super::pipeline::writer::{self, Ended, StartRecord};
+use super::ids::{SpanId, TraceId};
 use super::raw::fork;
+use super::recording::{Mode, Recording};
 use super::sampling;
+use super::thread::{self, Thread};
 use super::value::Value;
 use crate::SpanKind;
-use crate::config::SpanLimits;
 use crate::semconv;
 
 /// A stretch of work. Ends when it is dropped or by [`end`](Self::end), on any thread.
@@ -34,241 +29,6 @@ pub struct Span {
 }
 
 type Attributes = Vec<(&'static str, Value)>;
-
-/// What a span that exists is good for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    /// It will be exported.
-    Recording,
-    /// Its trace is not sampled; its context flows.
-    Unsampled,
-    /// Its group is off, but the context it was to have as parent still flows through it.
-    Through,
-}
-
-struct Recording {
-    mode: Mode,
-    scope: u16,
-    /// The process that started it, as far as `fork` is concerned.
-    generation: u64,
-    context: SpanContext,
-    shared: Option<Arc<Shared>>,
-    name: Cow<'static, str>,
-    start_nanos: u64,
-    /// `None` when the start was given.
-    start: Option<Ticks>,
-    record: Option<StartRecord>,
-    attributes: AttributeBytes,
-    /// Whether `rare` holds anything.
-    is_rare: bool,
-    rare: RareParts,
-}
-
-/// What most spans do not have.
-#[derive(Default)]
-struct RareParts {
-    events: Vec<u8>,
-    event_count: usize,
-    dropped_events: u32,
-    links: Vec<u8>,
-    link_count: usize,
-    dropped_links: u32,
-    status: StatusCode,
-    status_message: Cow<'static, str>,
-}
-
-impl RareParts {
-    fn clear(&mut self) {
-        self.events.clear();
-        self.links.clear();
-        (self.event_count, self.link_count) = (0, 0);
-        (self.dropped_events, self.dropped_links) = (0, 0);
-        self.status = StatusCode::Unset;
-        self.status_message = Cow::Borrowed("");
-    }
-}
-
-impl fmt::Debug for Recording {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Recording")
-            .field("name", &self.name)
-            .field("context", &self.context)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Recordings of ended spans, kept with their buffers for the next ones of this thread.
-const POOLED: usize = 1024;
-/// Buffers larger than this are not kept.
-const POOLED_BYTES: usize = 8 << 10;
-
-thread_local! {
-    // Boxes: a span is moved by one pointer, and so is what it leaves behind.
-    #[allow(clippy::vec_box)]
-    static POOL: RefCell<Vec<Box<Recording>>> = const { RefCell::new(Vec::new()) };
-}
-
-impl Recording {
-    #[inline]
-    fn empty() -> Box<Self> {
-        let pooled = POOL.try_with(|pool| pool.try_borrow_mut().ok()?.pop()).ok().flatten();
-        pooled.unwrap_or_else(Self::fresh)
-    }
-
-    #[cold]
-    fn fresh() -> Box<Self> {
-        Box::new(Self {
-            mode: Mode::Recording,
-            scope: 0,
-            generation: 0,
-            context: SpanContext::default(),
-            shared: None,
-            name: Cow::Borrowed(""),
-            start_nanos: 0,
-            start: None,
-            record: None,
-            attributes: AttributeBytes::default(),
-            is_rare: false,
-            rare: RareParts::default(),
-        })
-    }
-
-    #[inline]
-    fn recycle(mut self: Box<Self>) {
-        self.shared = None;
-        if matches!(self.name, Cow::Owned(_)) {
-            self.name = Cow::Borrowed("");
-        }
-        if self.is_rare {
-            self.is_rare = false;
-            self.rare.clear();
-        }
-        let bytes =
-            self.attributes.capacity() + self.rare.events.capacity() + self.rare.links.capacity();
-        if bytes > POOLED_BYTES {
-            return;
-        }
-        let _ = POOL.try_with(|pool| {
-            if let Ok(mut pool) = pool.try_borrow_mut()
-                && pool.len() < POOLED
-            {
-                pool.push(self);
-            }
-        });
-    }
-
-    #[inline]
-    fn end_now_nanos(&self) -> u64 {
-        let now = Ticks::now();
-        match self.start {
-            Some(start) => self.start_nanos + start.nanos_until(now),
-            None => now.unix_nanos(),
-        }
-    }
-
-    #[inline(always)]
-    fn finish(mut self: Box<Self>, end_nanos: Option<u64>) {
-        // A copy in a forked child is not the child's to export.
-        if self.mode == Mode::Recording && self.generation == fork::generation() {
-            let end_nanos = end_nanos.unwrap_or_else(|| self.end_now_nanos());
-            self.with_ended(end_nanos, |ended| writer::push(self.scope, ended));
-        }
-        // Only now: whoever finds the process dead in between finds the span twice rather than not at all.
-        if let Some(record) = self.record.take() {
-            record.close();
-        }
-        self.recycle();
-    }
-
-    /// Lends the span as it is at `end_nanos`.
-    #[inline]
-    fn with_ended<R>(&self, end_nanos: u64, use_it: impl FnOnce(&Ended<'_>) -> R) -> R {
-        let rare = self.is_rare || self.attributes.dropped() > 0 || self.shared.is_some();
-        let rare = if rare { self.rare() } else { None };
-        let end_nanos = end_nanos.max(self.start_nanos);
-        let tail = SpanTail { name: &self.name, end_nanos, rare };
-        use_it(&Ended {
-            head_and_attributes: self.attributes.head_and_bytes(),
-            head_len: self.attributes.head_len(),
-            tail: &tail,
-        })
-    }
-
-    fn rare(&self) -> Option<Rare<'_>> {
-        let shared = self.shared.as_ref();
-        let trace_state =
-            shared.and_then(|shared| shared.tracestate.as_deref()).unwrap_or_default();
-        let dropped_attributes = self.attributes.dropped();
-        if !self.is_rare && trace_state.is_empty() && dropped_attributes == 0 {
-            return None;
-        }
-        Some(Rare {
-            trace_state,
-            dropped_attributes,
-            events: &self.rare.events,
-            dropped_events: self.rare.dropped_events,
-            links: &self.rare.links,
-            dropped_links: self.rare.dropped_links,
-            status: self.rare.status,
-            status_message: &self.rare.status_message,
-        })
-    }
-
-    fn add_event(&mut self, name: &str, unix_nanos: u64, attributes: &[(&'static str, Value)]) {
-        let limits = limits();
-        self.is_rare = true;
-        let rare = &mut self.rare;
-        if rare.event_count >= limits.events {
-            rare.dropped_events += 1;
-            return;
-        }
-        rare.event_count += 1;
-        let attributes = Limited::new(attributes, limits.event_attributes);
-        put_event(&mut rare.events, name, unix_nanos, attributes.dropped(), |out| {
-            attributes.put(out, EVENT_ATTRIBUTES, limits.attribute_value_chars);
-        });
-    }
-
-    fn add_link(&mut self, context: SpanContext, attributes: &[(&'static str, Value)]) {
-        self.is_rare = true;
-        let rare = &mut self.rare;
-        let limits = limits();
-        if rare.link_count >= limits.links {
-            rare.dropped_links += 1;
-            return;
-        }
-        rare.link_count += 1;
-        let remote = if context.is_remote() { FLAG_IS_REMOTE } else { 0 };
-        let attributes = Limited::new(attributes, limits.link_attributes);
-        put_link_with(
-            &mut rare.links,
-            &context.trace_id().to_bytes(),
-            &context.span_id().to_bytes(),
-            u32::from(context.flags()) | FLAG_HAS_IS_REMOTE | remote,
-            attributes.dropped(),
-            |out| attributes.put(out, LINK_ATTRIBUTES, limits.attribute_value_chars),
-        );
-    }
-
-    fn set_status(&mut self, status: StatusCode, message: Cow<'static, str>) {
-        if self.rare.status != StatusCode::Ok {
-            self.is_rare = true;
-            self.rare.status = status;
-            self.rare.status_message = message;
-        }
-    }
-}
-
-#[inline]
-fn limits() -> &'static SpanLimits {
-    super::handle::span_limits()
-}
-
-fn value_limits() -> ValueLimits {
-    let limits = limits();
-    ValueLimits { count: limits.attributes, value_chars: limits.attribute_value_chars }
-}
 
 /// Makes a span with more than a group and a name. Costs nothing further when the group is off.
 #[derive(Debug)]
@@ -337,10 +97,10 @@ impl SpanBuilder {
         }
         let Self { group, name, kind, parent, links, start_nanos } = self;
         let mut span = match &parent {
-            Some(parent) => Span::begin(group, name, kind, parent, start_nanos),
-            None => {
-                Context::with_current(|parent| Span::begin(group, name, kind, parent, start_nanos))
-            }
+            Some(parent) => Span::begin_on_thread(group, &name, kind, parent, start_nanos),
+            None => Context::with_current(|parent| {
+                Span::begin_on_thread(group, &name, kind, parent, start_nanos)
+            }),
         };
         if let Some(recording) = span.recording() {
             for (link, attributes) in &links {
@@ -364,8 +124,24 @@ impl Span {
         if !group.is_enabled() {
             return Self::disabled();
         }
-        let name = name.into();
-        Context::with_current(|parent| Self::begin(group, name, SpanKind::Internal, parent, None))
+        Self::start_enabled(group, &name.into())
+    }
+
+    #[inline(never)]
+    fn start_enabled(group: &'static Group, name: &str) -> Self {
+        Context::with_current(|parent| {
+            Self::begin_on_thread(group, name, SpanKind::Internal, parent, None)
+        })
+    }
+
+    fn begin_on_thread(
+        group: &'static Group,
+        name: &str,
+        kind: SpanKind,
+        parent: &Context,
+        start_nanos: Option<u64>,
+    ) -> Self {
+        thread::with(|thread| Self::begin(thread, group, name, kind, parent, start_nanos).0)
     }
 
     /// A builder, for a kind, an explicit parent, links or a start time.
@@ -381,38 +157,38 @@ impl Span {
         }
     }
 
-    #[inline]
+    /// Starts a span, and gives its context.
+    #[inline(always)]
     pub(super) fn begin(
+        thread: &Thread,
         group: &'static Group,
-        name: Cow<'static, str>,
+        name: &str,
         kind: SpanKind,
         parent: &Context,
         start_nanos: Option<u64>,
-    ) -> Self {
+    ) -> (Self, SpanContext) {
         let parent_span = parent.span_context();
-        let context = sampling::child_of(parent_span);
+        let context = sampling::child_of(thread, parent_span);
         if !context.is_sampled() {
-            return Self::passing(Mode::Unsampled, context, parent.shared().cloned());
+            // In parts, so that the context of one that is sampled need not be in memory.
+            let (trace_id, span_id) = (context.trace_id(), context.span_id());
+            return (Self::unsampled(trace_id, span_id, context.flags(), parent), context);
         }
-        let mut recording = Recording::empty();
+        let mut recording = Recording::take(thread);
         recording.mode = Mode::Recording;
         recording.scope = group.scope();
         recording.generation = fork::generation();
         recording.context = context;
-        recording.name = name;
-        match start_nanos {
+        recording.start = Ticks::now();
+        recording.start_nanos = match start_nanos {
             Some(start_nanos) => {
-                recording.start_nanos = start_nanos;
-                recording.start = None;
+                recording.start_is_given();
+                start_nanos
             }
-            None => {
-                let now = Ticks::now();
-                recording.start_nanos = now.unix_nanos();
-                recording.start = Some(now);
-            }
-        }
+            None => recording.start.unix_nanos(),
+        };
         let remote = if parent_span.is_remote() { FLAG_IS_REMOTE } else { 0 };
-        recording.attributes.begin(&SpanHead {
+        let head = SpanHead {
             trace_id: context.trace_id().to_bytes(),
             span_id: context.span_id().to_bytes(),
             parent_id: parent_span.is_valid().then(|| parent_span.span_id().to_bytes()),
@@ -424,26 +200,33 @@ impl Span {
                 SpanKind::Consumer => 5,
             },
             start_nanos: recording.start_nanos,
+            end_nanos: recording.start_nanos,
             flags: u32::from(context.flags()) | FLAG_HAS_IS_REMOTE | remote,
-        });
+        };
+        recording.message.begin(&head, name);
         if let Some(shared) = parent.shared() {
-            recording.attributes.copy_from(&shared.attributes, limits().attributes);
-            recording.shared = Some(Arc::clone(shared));
+            recording.share(shared);
         }
         if group.is_long_lived() {
-            let scope = recording.scope;
-            recording.record = recording
-                .with_ended(recording.start_nanos, |ended| writer::open_record(scope, ended));
+            recording.open_record();
         }
-        Self { inner: Some(recording) }
+        (Self { inner: Some(recording) }, context)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unsampled(trace_id: TraceId, span_id: SpanId, flags: u8, parent: &Context) -> Self {
+        let context = SpanContext::with_flags(trace_id, span_id, flags, false);
+        Self::passing(Mode::Unsampled, context, parent.shared().cloned())
     }
 
     /// A span that is not exported, but whose context work below it has.
+    #[cold]
     fn passing(mode: Mode, context: SpanContext, shared: Option<Arc<Shared>>) -> Self {
-        let mut recording = Recording::empty();
+        let mut recording = thread::with(Recording::take);
         recording.mode = mode;
         recording.context = context;
-        recording.shared = shared;
+        recording.pass(shared);
         Self { inner: Some(recording) }
     }
 
@@ -477,18 +260,18 @@ impl Span {
     }
 
     /// The context to run its work in; `None` leaves the current one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn entered_context(&self) -> Option<Context> {
         self.inner
             .as_deref()
-            .map(|recording| Context::from_parts(recording.context, recording.shared.clone()))
+            .map(|recording| Context::from_parts(recording.context, recording.shared().cloned()))
     }
 
     /// Sets an attribute; the last value of a key wins.
     #[inline(always)]
     pub fn set(&mut self, key: &'static str, value: impl AttributeValue) {
-        if let Some(recording) = self.recording() {
-            value.encode(&mut recording.attributes, key, value_limits());
+        if let Some(recording) = &mut self.inner {
+            value.encode(&mut recording.message, key, bit(key));
         }
     }
 
@@ -504,9 +287,9 @@ impl Span {
         let redact_keys = redact_keys.unwrap_or(semconv::DEFAULT_REDACT_KEYS);
         for (key, value) in attributes {
             if redact_keys.iter().any(|redacted| redacted.eq_ignore_ascii_case(&key)) {
-                semconv::REDACTED.encode(&mut recording.attributes, &key, value_limits());
+                semconv::REDACTED.encode(&mut recording.message, &key, bit(&key));
             } else if !matches!(value, Value::Array(_)) {
-                value.encode(&mut recording.attributes, &key, value_limits());
+                value.encode(&mut recording.message, &key, bit(&key));
             }
         }
     }
@@ -547,7 +330,7 @@ impl Span {
     /// Replaces the name.
     pub fn update_name(&mut self, name: impl Into<Cow<'static, str>>) {
         if let Some(recording) = self.recording() {
-            recording.name = name.into();
+            recording.message.set_name(&name.into());
         }
     }
 
@@ -586,36 +369,38 @@ impl Span {
 
     /// Ends it at a given time, not before its start.
     pub fn end_at(mut self, unix_nanos: u64) {
-        self.finish(Some(unix_nanos));
+        if let Some(recording) = self.inner.take() {
+            thread::with(|thread| recording.finish_unusual(thread, Some(unix_nanos)));
+        }
     }
 
     /// Ends it, inlined into the one place that ends most spans.
     #[inline(always)]
-    pub(super) fn end_here(&mut self) {
+    pub(super) fn end_here(mut self, thread: &Thread) {
         if let Some(recording) = self.inner.take() {
-            recording.finish(None);
-        }
-    }
-
-    #[inline(never)]
-    fn finish(&mut self, end_nanos: Option<u64>) {
-        if let Some(recording) = self.inner.take() {
-            recording.finish(end_nanos);
+            recording.finish(thread);
         }
     }
 }
 
+#[inline(never)]
+fn finish(recording: Box<Recording>) {
+    thread::with(|thread| recording.finish(thread));
+}
+
 impl Default for Span {
+    #[inline(always)]
     fn default() -> Self {
         Self::disabled()
     }
 }
 
 impl Drop for Span {
+    /// What ends is passed by value, so that a site whose group is off keeps its span in a register.
     #[inline(always)]
     fn drop(&mut self) {
-        if self.inner.is_some() {
-            self.finish(None);
+        if let Some(recording) = self.inner.take() {
+            finish(recording);
         }
     }
 }

@@ -118,7 +118,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TracingLayer {
             && let Some(ours) = theirs.extensions_mut().get_mut::<Ours>()
             && let Some(depth) = ours.entered.pop()
         {
-            current::leave_for_good(depth);
+            super::thread::with(|thread| current::leave_for_good(thread, depth));
         }
     }
 

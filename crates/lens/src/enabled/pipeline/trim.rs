@@ -11,7 +11,7 @@ const KEPT_BYTES: usize = 64;
 
 /// The span's bytes with shorter strings; `None` when no string is long enough to help.
 pub(super) fn trim(ended: &Ended<'_>, fits: impl Fn(usize) -> bool) -> Option<Vec<u8>> {
-    let (head, attributes) = ended.head_and_attributes.split_at_checked(ended.head_len)?;
+    let (head, attributes) = ended.message.split_at_checked(ended.head_len)?;
     let pairs: Vec<(&str, AnyValue<'_>)> =
         Attributes::new(attributes, SPAN_ATTRIBUTES.into()).collect::<Result<_, _>>().ok()?;
     let mut limit = pairs.iter().map(|(_, value)| string_len(value)).max().unwrap_or(0);
@@ -31,7 +31,7 @@ pub(super) fn trim(ended: &Ended<'_>, fits: impl Fn(usize) -> bool) -> Option<Ve
                 _ => out.extend_from_slice(field),
             }
         }
-        let trimmed = Ended { head_and_attributes: &out, ..*ended };
+        let trimmed = Ended { message: &out, ..*ended };
         if fits(trimmed.encoded_len()) {
             return Some(trimmed.to_bytes());
         }
@@ -49,7 +49,8 @@ fn string_len(value: &AnyValue<'_>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lens_otlp::encode::SpanTail;
+    use lens_otlp::encode::{Rare, name_len, write_name};
+    use lens_otlp::wire::Cursor;
 
     fn attributes(pairs: &[(&str, &str)]) -> Vec<u8> {
         let mut out = Vec::new();
@@ -63,8 +64,7 @@ mod tests {
     fn longest_strings_go_first() {
         let long = "ä".repeat(50_000);
         let attributes = attributes(&[("short", "kept as it is"), ("long", &long)]);
-        let tail = SpanTail { name: "wide", ..SpanTail::default() };
-        let ended = Ended { head_and_attributes: &attributes, head_len: 0, tail: &tail };
+        let ended = Ended { message: &attributes, head_len: 0, rare: Rare::default() };
         let bytes = trim(&ended, |len| len < 65_528).expect("fits when trimmed");
         assert!((10_000..65_528).contains(&bytes.len()), "{}", bytes.len());
         assert!(bytes.windows(13).any(|part| part == b"kept as it is"));
@@ -73,8 +73,9 @@ mod tests {
     #[test]
     fn span_without_long_strings_cannot_be_trimmed() {
         let name = "n".repeat(100_000);
-        let tail = SpanTail { name: &name, ..SpanTail::default() };
-        let ended = Ended { head_and_attributes: &[], head_len: 0, tail: &tail };
+        let mut head = vec![0; name_len(&name)];
+        write_name(&mut Cursor::new(&mut head), &name);
+        let ended = Ended { message: &head, head_len: head.len(), rare: Rare::default() };
         assert_eq!(trim(&ended, |len| len < 65_528), None);
     }
 }

@@ -1,8 +1,6 @@
 //! The thread's side: an ended span goes into the slot of the thread that ends it.
 
-use std::cell::RefCell;
-
-use lens_otlp::encode::SpanTail;
+use lens_otlp::encode::Rare;
 use lens_otlp::wire::Cursor;
 
 use super::{Pipeline, PipelineRing, RingRecord, SPANS, trim};
@@ -10,21 +8,17 @@ use crate::enabled::raw::fork;
 use crate::enabled::raw::mapping::Mapping;
 use crate::enabled::raw::records::{self, Pages};
 use crate::enabled::raw::ring::Writer;
+use crate::enabled::thread::{self, Thread};
 
 /// What a thread holds of one pipeline.
-struct Local {
+pub(in crate::enabled) struct Lane {
     pipeline: Option<&'static Pipeline>,
     writer: Option<Writer<Mapping>>,
     pages: Option<Pages<Mapping>>,
 }
 
-thread_local! {
-    static SPAN_WRITER: RefCell<Local> = const { RefCell::new(Local::EMPTY) };
-    static LOG_WRITER: RefCell<Local> = const { RefCell::new(Local::EMPTY) };
-}
-
-impl Local {
-    const EMPTY: Self = Self { pipeline: None, writer: None, pages: None };
+impl Lane {
+    pub(in crate::enabled) const EMPTY: Self = Self { pipeline: None, writer: None, pages: None };
 
     /// Whether it belongs to `pipeline`; what belonged to another process is let go untouched.
     #[inline]
@@ -44,30 +38,13 @@ impl Local {
         }
     }
 
-    /// Appends to the thread's slot, or to a new one when that is full.
-    #[inline]
-    fn append(
-        &mut self,
-        pipeline: &'static Pipeline,
-        scope: u16,
-        len: usize,
-        mut fill: impl FnMut(&mut [u8]),
-    ) -> bool {
-        if let Some(writer) = &mut self.writer
-            && writer.append(scope, 0, len, &mut fill)
-        {
-            return true;
-        }
-        self.append_to_new(pipeline, scope, len, fill)
-    }
-
-    #[cold]
+    /// Takes a new slot for what does not fit into the one before.
     fn append_to_new(
         &mut self,
         pipeline: &'static Pipeline,
         scope: u16,
         len: usize,
-        fill: impl FnMut(&mut [u8]),
+        fill: impl FnOnce(&mut [u8]),
     ) -> bool {
         // Sealed first: where the ring has one slot only, that is the one to free.
         self.writer = None;
@@ -84,7 +61,7 @@ impl Local {
     }
 }
 
-impl Drop for Local {
+impl Drop for Lane {
     fn drop(&mut self) {
         if self.pipeline.is_some_and(|known| !known.is_ours()) {
             self.let_go();
@@ -92,25 +69,25 @@ impl Drop for Local {
     }
 }
 
-/// A span that has ended, as far as it is encoded.
+/// A span with what most do not have.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::enabled) struct Ended<'a> {
-    pub(in crate::enabled) head_and_attributes: &'a [u8],
+    /// Head, name, attributes.
+    pub(in crate::enabled) message: &'a [u8],
+    /// Bytes of head and name.
     pub(in crate::enabled) head_len: usize,
-    pub(in crate::enabled) tail: &'a SpanTail<'a>,
+    pub(in crate::enabled) rare: Rare<'a>,
 }
 
 impl Ended<'_> {
-    #[inline]
     pub(super) fn encoded_len(&self) -> usize {
-        self.head_and_attributes.len() + self.tail.encoded_len()
+        self.message.len() + self.rare.encoded_len()
     }
 
-    #[inline]
     fn write(&self, out: &mut [u8]) {
         let mut out = Cursor::new(out);
-        out.slice(self.head_and_attributes);
-        self.tail.write(&mut out);
+        out.slice(self.message);
+        self.rare.write(&mut out);
     }
 
     pub(super) fn to_bytes(self) -> Vec<u8> {
@@ -121,39 +98,75 @@ impl Ended<'_> {
 }
 
 /// Hands an ended span over; never blocks, never fails: what cannot be kept is counted.
-#[inline]
-pub(in crate::enabled) fn push(scope: u16, ended: &Ended<'_>) {
+///
+/// `head_len` of the bytes are head and name.
+#[inline(always)]
+pub(in crate::enabled) fn push(thread: &Thread, scope: u16, message: &[u8], head_len: usize) {
     let Some(pipeline) = SPANS.get() else { return };
     if !pipeline.admit() {
         return;
     }
-    let len = ended.encoded_len();
-    if !pipeline.ring.fits(len) {
-        return push_trimmed(pipeline, scope, ended);
+    if let Ok(mut lane) = thread.spans.try_borrow_mut()
+        && lane.pipeline.is_some_and(|known| std::ptr::eq(known, pipeline))
+        && let Some(writer) = &mut lane.writer
+        && writer.append(scope, 0, message.len(), |out| out.copy_from_slice(message))
+    {
+        return;
     }
-    put(pipeline, scope, len, |out| ended.write(out));
+    put_usual(pipeline, thread, scope, message, head_len);
 }
 
 #[cold]
-fn push_trimmed(pipeline: &'static Pipeline, scope: u16, ended: &Ended<'_>) {
+#[inline(never)]
+fn put_usual(
+    pipeline: &'static Pipeline,
+    thread: &Thread,
+    scope: u16,
+    message: &[u8],
+    head_len: usize,
+) {
+    put_span(pipeline, thread, scope, &Ended { message, head_len, rare: Rare::default() });
+}
+
+/// Hands over a span of any kind, as [`push`] does.
+pub(in crate::enabled) fn push_ended(thread: &Thread, scope: u16, ended: &Ended<'_>) {
+    if let Some(pipeline) = SPANS.get()
+        && pipeline.admit()
+    {
+        put_span(pipeline, thread, scope, ended);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn put_span(pipeline: &'static Pipeline, thread: &Thread, scope: u16, ended: &Ended<'_>) {
+    let len = ended.encoded_len();
+    if pipeline.ring.fits(len) {
+        return put(pipeline, thread, scope, len, |out| ended.write(out));
+    }
     match trim::trim(ended, |len| pipeline.ring.fits(len)) {
-        Some(bytes) => put(pipeline, scope, bytes.len(), |out| out.copy_from_slice(&bytes)),
+        Some(bytes) => put(pipeline, thread, scope, bytes.len(), |out| out.copy_from_slice(&bytes)),
         None => pipeline.refuse(|counters| &counters.too_large),
     }
 }
 
-#[inline]
-fn put(pipeline: &'static Pipeline, scope: u16, len: usize, mut fill: impl FnMut(&mut [u8])) {
-    let local = if pipeline.kind.is_logs() { &LOG_WRITER } else { &SPAN_WRITER };
-    let appended = local.try_with(|local| {
-        let mut local = local.try_borrow_mut().ok()?;
-        local.serve(pipeline);
-        Some(local.append(pipeline, scope, len, &mut fill))
-    });
-    let appended = match appended {
-        Ok(Some(appended)) => appended,
+fn put(
+    pipeline: &'static Pipeline,
+    thread: &Thread,
+    scope: u16,
+    len: usize,
+    mut fill: impl FnMut(&mut [u8]),
+) {
+    let lane = if pipeline.kind.is_logs() { &thread.logs } else { &thread.spans };
+    let appended = match lane.try_borrow_mut() {
+        Ok(mut lane) if thread.keeps() => {
+            lane.serve(pipeline);
+            let appended =
+                lane.writer.as_mut().is_some_and(|writer| writer.append(scope, 0, len, &mut fill));
+            appended || lane.append_to_new(pipeline, scope, len, fill)
+        }
         // The thread is at its end, or inside of this very function: a slot for this one alone.
-        _ => Local { pipeline: Some(pipeline), writer: None, pages: None }
+        _ => Lane { pipeline: Some(pipeline), writer: None, pages: None }
             .append_to_new(pipeline, scope, len, fill),
     };
     if !appended {
@@ -169,7 +182,9 @@ pub(in crate::enabled) fn push_encoded(pipeline: &'static Pipeline, scope: u16, 
     if !pipeline.ring.fits(record.len()) {
         return pipeline.refuse(|counters| &counters.too_large);
     }
-    put(pipeline, scope, record.len(), |out| out.copy_from_slice(record));
+    thread::with(|thread| {
+        put(pipeline, thread, scope, record.len(), |out| out.copy_from_slice(record));
+    });
 }
 
 /// What says of an open span that it is open.
@@ -196,19 +211,16 @@ pub(in crate::enabled) fn open_record(scope: u16, started: &Ended<'_>) -> Option
     if !pipeline.outlives_process || !pipeline.is_ours() {
         return None;
     }
-    let bare = started.head_and_attributes.get(..started.head_len)?;
-    let short = Ended { head_and_attributes: bare, ..*started };
+    let bare = started.message.get(..started.head_len)?;
+    let short = Ended { message: bare, ..*started };
     let fits = started.encoded_len() <= records::RECORD_BYTES - records::RECORD_HEAD;
     let started = if fits { started } else { &short };
-    let record = SPAN_WRITER
-        .try_with(|local| {
-            let mut local = local.try_borrow_mut().ok()?;
-            local.serve(pipeline);
-            let pages = local.pages.get_or_insert_with(|| Pages::new(pipeline.ring));
-            pages.open(scope, started.encoded_len(), |out| started.write(out))
-        })
-        .ok()
-        .flatten();
+    let record = thread::with(|thread| {
+        let mut lane = thread.spans.try_borrow_mut().ok().filter(|_| thread.keeps())?;
+        lane.serve(pipeline);
+        let pages = lane.pages.get_or_insert_with(|| Pages::new(pipeline.ring));
+        pages.open(scope, started.encoded_len(), |out| started.write(out))
+    });
     if record.is_none() {
         pipeline.count_unrecorded();
     }

@@ -63,6 +63,7 @@ pub(crate) struct Mapping {
     base: NonNull<u8>,
     len: usize,
     slots: u32,
+    first_slot: NonNull<u8>,
     file: Option<(File, PathBuf)>,
     noting: Mutex<()>,
 }
@@ -134,7 +135,9 @@ impl Mapping {
         file: Option<(File, PathBuf)>,
     ) -> io::Result<Self> {
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, len, slots, file, noting: Mutex::new(()) })
+        // SAFETY: slots begin inside of the mapping.
+        let first_slot = unsafe { base.add(slots_at(slots)) };
+        Ok(Self { base, len, slots, first_slot, file, noting: Mutex::new(()) })
     }
 
     fn write_head(&self, kind: u32) {
@@ -238,9 +241,9 @@ unsafe impl Memory for Mapping {
     #[inline]
     unsafe fn fill(&self, slot: u32, at: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
         assert!(slot < self.slots && at + len <= SLOT_BYTES);
-        let place = slots_at(self.slots) + slot as usize * SLOT_BYTES + at;
+        let place = slot as usize * SLOT_BYTES + at;
         // SAFETY: in bounds; the caller promises that nobody else touches these bytes; any bytes are a valid `[u8]`.
-        fill(unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(place), len) });
+        fill(unsafe { std::slice::from_raw_parts_mut(self.first_slot.as_ptr().add(place), len) });
     }
 
     #[inline]

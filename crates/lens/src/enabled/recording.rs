@@ -1,0 +1,273 @@
+//! What a span that exists holds: in one piece, used again by the next span of the thread that ends it.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use lens_otlp::encode::{
+    EVENT_ATTRIBUTES, FLAG_HAS_IS_REMOTE, FLAG_IS_REMOTE, LINK_ATTRIBUTES, Rare, StatusCode,
+    put_event, put_link_with,
+};
+
+use super::clock::Ticks;
+use super::context::{Shared, SpanContext};
+use super::limited::Limited;
+use super::message::SpanMessage;
+use super::pipeline::writer::{self, Ended, StartRecord};
+use super::raw::fork;
+use super::thread::Thread;
+use super::value::Value;
+use crate::config::SpanLimits;
+
+/// What a span that exists is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// It will be exported.
+    Recording,
+    /// Its trace is not sampled; its context flows.
+    Unsampled,
+    /// Its group is off, but the context it was to have as parent still flows through it.
+    Through,
+}
+
+pub(super) struct Recording {
+    pub(super) mode: Mode,
+    /// Whether its start is no reading of the clock.
+    start_is_given: bool,
+    pub(super) scope: u16,
+    /// The process that started it, as far as `fork` is concerned.
+    pub(super) generation: u64,
+    pub(super) start_nanos: u64,
+    pub(super) start: Ticks,
+    pub(super) context: SpanContext,
+    shared: Option<Arc<Shared>>,
+    pub(super) message: SpanMessage,
+    record: Option<StartRecord>,
+    rare: Option<Box<RareParts>>,
+    /// The next of those that are kept, while this one is kept itself.
+    pub(super) next_idle: Option<Box<Self>>,
+}
+
+/// What most spans do not have.
+#[derive(Default)]
+struct RareParts {
+    events: Vec<u8>,
+    event_count: usize,
+    dropped_events: u32,
+    links: Vec<u8>,
+    link_count: usize,
+    dropped_links: u32,
+    status: StatusCode,
+    status_message: Cow<'static, str>,
+}
+
+impl RareParts {
+    fn clear(&mut self) {
+        self.events.clear();
+        self.links.clear();
+        (self.event_count, self.link_count) = (0, 0);
+        (self.dropped_events, self.dropped_links) = (0, 0);
+        self.status = StatusCode::Unset;
+        self.status_message = Cow::Borrowed("");
+    }
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Recording").field("context", &self.context).finish_non_exhaustive()
+    }
+}
+
+/// Buffers larger than this are not kept.
+const KEPT_BYTES: usize = 8 << 10;
+
+#[inline]
+fn limits() -> &'static SpanLimits {
+    super::handle::span_limits()
+}
+
+impl Recording {
+    /// One to use; what it holds is of no meaning.
+    #[inline(always)]
+    pub(super) fn take(thread: &Thread) -> Box<Self> {
+        match thread.take_idle() {
+            Some(recording) => recording,
+            None => Self::fresh(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fresh() -> Box<Self> {
+        Box::new(Self {
+            mode: Mode::Recording,
+            start_is_given: false,
+            scope: 0,
+            generation: 0,
+            start_nanos: 0,
+            start: Ticks::default(),
+            context: SpanContext::default(),
+            shared: None,
+            message: SpanMessage::closed(),
+            record: None,
+            rare: None,
+            next_idle: None,
+        })
+    }
+
+    /// Takes over what contexts below it have too.
+    #[inline]
+    pub(super) fn share(&mut self, shared: &Arc<Shared>) {
+        self.message.copy_from(&shared.attributes);
+        self.message.is_unusual |= shared.tracestate.is_some();
+        self.shared = Some(Arc::clone(shared));
+    }
+
+    /// Passes a context on without being a span.
+    pub(super) fn pass(&mut self, shared: Option<Arc<Shared>>) {
+        self.message.close();
+        self.message.is_unusual = true;
+        self.shared = shared;
+    }
+
+    /// The start is none that the end can be measured from.
+    pub(super) fn start_is_given(&mut self) {
+        (self.start_is_given, self.message.is_unusual) = (true, true);
+    }
+
+    #[inline(always)]
+    pub(super) fn shared(&self) -> Option<&Arc<Shared>> {
+        self.shared.as_ref()
+    }
+
+    /// Notes that it is open, for whoever finds the process dead.
+    #[cold]
+    pub(super) fn open_record(&mut self) {
+        let record = self.with_ended(|ended| writer::open_record(self.scope, ended));
+        self.record = record;
+        self.message.is_unusual = true;
+    }
+
+    #[inline(always)]
+    pub(super) fn finish(mut self: Box<Self>, thread: &Thread) {
+        if self.message.is_unusual || self.generation != fork::generation() {
+            return self.finish_unusual(thread, None);
+        }
+        let nanos = self.start.nanos_until(Ticks::now());
+        self.message.set_usual_end(self.start_nanos + nanos);
+        writer::push(thread, self.scope, self.message.usual_bytes(), self.message.head_len());
+        if self.shared.is_some() {
+            self.shared = None;
+        }
+        thread.give_idle(self);
+    }
+
+    /// Ends it, whatever there is to it.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn finish_unusual(mut self: Box<Self>, thread: &Thread, end_nanos: Option<u64>) {
+        // A copy in a forked child is not the child's to export.
+        if self.mode == Mode::Recording && self.generation == fork::generation() {
+            let now = Ticks::now();
+            let end_nanos = end_nanos.unwrap_or_else(|| {
+                if self.start_is_given {
+                    now.unix_nanos()
+                } else {
+                    self.start_nanos + self.start.nanos_until(now)
+                }
+            });
+            self.message.set_end(end_nanos.max(self.start_nanos));
+            self.with_ended(|ended| writer::push_ended(thread, self.scope, ended));
+        }
+        // Only now: whoever finds the process dead in between finds the span twice rather than not at all.
+        if let Some(record) = self.record.take() {
+            record.close();
+        }
+        self.shared = None;
+        self.start_is_given = false;
+        self.message.clear();
+        let mut bytes = self.message.spilled_capacity();
+        if let Some(rare) = &mut self.rare {
+            rare.clear();
+            bytes += rare.events.capacity() + rare.links.capacity();
+        }
+        if bytes <= KEPT_BYTES {
+            thread.give_idle(self);
+        }
+    }
+
+    /// Lends the span as it is.
+    fn with_ended<R>(&self, use_it: impl FnOnce(&Ended<'_>) -> R) -> R {
+        let nothing = RareParts::default();
+        let rare = self.rare.as_deref().unwrap_or(&nothing);
+        let shared = self.shared.as_ref();
+        let trace_state =
+            shared.and_then(|shared| shared.tracestate.as_deref()).unwrap_or_default();
+        use_it(&Ended {
+            message: self.message.bytes(),
+            head_len: self.message.head_len(),
+            rare: Rare {
+                trace_state,
+                dropped_attributes: self.message.dropped(),
+                events: &rare.events,
+                dropped_events: rare.dropped_events,
+                links: &rare.links,
+                dropped_links: rare.dropped_links,
+                status: rare.status,
+                status_message: &rare.status_message,
+            },
+        })
+    }
+
+    fn rare(&mut self) -> &mut RareParts {
+        self.message.is_unusual = true;
+        self.rare.get_or_insert_default()
+    }
+
+    pub(super) fn add_event(
+        &mut self,
+        name: &str,
+        unix_nanos: u64,
+        attributes: &[(&'static str, Value)],
+    ) {
+        let limits = limits();
+        let rare = self.rare();
+        if rare.event_count >= limits.events {
+            rare.dropped_events += 1;
+            return;
+        }
+        rare.event_count += 1;
+        let attributes = Limited::new(attributes, limits.event_attributes);
+        put_event(&mut rare.events, name, unix_nanos, attributes.dropped(), |out| {
+            attributes.put(out, EVENT_ATTRIBUTES, limits.attribute_value_chars);
+        });
+    }
+
+    pub(super) fn add_link(&mut self, context: SpanContext, attributes: &[(&'static str, Value)]) {
+        let limits = limits();
+        let rare = self.rare();
+        if rare.link_count >= limits.links {
+            rare.dropped_links += 1;
+            return;
+        }
+        rare.link_count += 1;
+        let remote = if context.is_remote() { FLAG_IS_REMOTE } else { 0 };
+        let attributes = Limited::new(attributes, limits.link_attributes);
+        put_link_with(
+            &mut rare.links,
+            &context.trace_id().to_bytes(),
+            &context.span_id().to_bytes(),
+            u32::from(context.flags()) | FLAG_HAS_IS_REMOTE | remote,
+            attributes.dropped(),
+            |out| attributes.put(out, LINK_ATTRIBUTES, limits.attribute_value_chars),
+        );
+    }
+
+    pub(super) fn set_status(&mut self, status: StatusCode, message: Cow<'static, str>) {
+        let rare = self.rare();
+        if rare.status != StatusCode::Ok {
+            rare.status = status;
+            rare.status_message = message;
+        }
+    }
+}
