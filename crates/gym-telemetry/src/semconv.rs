@@ -134,6 +134,14 @@ pub const MODEL_QUEUE_NANOS: &str = "nemo.gym.model.queue_nanos";
 pub const MODEL_PREFILL_NANOS: &str = "nemo.gym.model.prefill_nanos";
 /// Nanoseconds the engine spent on decode.
 pub const MODEL_DECODE_NANOS: &str = "nemo.gym.model.decode_nanos";
+/// Nanoseconds from the request to the first byte of the model's reply.
+pub const MODEL_TIME_TO_FIRST_BYTE_NANOS: &str = "nemo.gym.model.time_to_first_byte_nanos";
+/// What was asked of the model: [`value::OPERATION_CHAT`].
+pub const GEN_AI_OPERATION_NAME: &str = "gen_ai.operation.name";
+/// Who answers for the model: the implementation of the instance without `_model`.
+pub const GEN_AI_PROVIDER_NAME: &str = "gen_ai.provider.name";
+/// Which tokens were counted: one of [`value::token_type`].
+pub const GEN_AI_TOKEN_TYPE: &str = "gen_ai.token.type";
 /// Name of the requested model.
 pub const GEN_AI_REQUEST_MODEL: &str = "gen_ai.request.model";
 /// Name of the model that answered.
@@ -337,6 +345,17 @@ pub mod value {
         pub const CHAT_COMPLETIONS: &str = "chat_completions";
         /// `/v1/messages`.
         pub const MESSAGES: &str = "messages";
+    }
+
+    /// [`super::GEN_AI_OPERATION_NAME`] of every model call.
+    pub const OPERATION_CHAT: &str = "chat";
+
+    /// [`super::GEN_AI_TOKEN_TYPE`].
+    pub mod token_type {
+        /// What the model read.
+        pub const INPUT: &str = "input";
+        /// What it wrote.
+        pub const OUTPUT: &str = "output";
     }
 
     /// [`super::HTTP_DESTINATION_KIND`].

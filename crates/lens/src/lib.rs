@@ -35,6 +35,7 @@
 
 pub mod config;
 pub mod env_vars;
+pub mod instruments;
 pub mod semconv;
 
 mod macros;

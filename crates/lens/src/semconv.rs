@@ -89,3 +89,35 @@ pub mod pipeline {
     /// Attribute with the reason of a drop.
     pub const REASON: &str = "reason";
 }
+
+/// Metric names of the conventions for generative AI.
+pub mod inference {
+    /// Seconds of a request on the side that answers.
+    pub const SERVER_REQUEST_DURATION: &str = "gen_ai.server.request.duration";
+    /// Tokens of a request.
+    pub const CLIENT_TOKEN_USAGE: &str = "gen_ai.client.token.usage";
+}
+
+/// Metric names of a training run.
+pub mod rl {
+    /// Divergence of the policy from its reference.
+    pub const KL_DIVERGENCE: &str = "rl.kl_divergence";
+    /// Loss of the policy.
+    pub const POLICY_LOSS: &str = "rl.policy_loss";
+    /// Loss of the value function.
+    pub const VALUE_LOSS: &str = "rl.value_loss";
+    /// Entropy of the policy.
+    pub const ENTROPY: &str = "rl.entropy";
+    /// Mean length of responses.
+    pub const RESPONSE_LENGTH_MEAN: &str = "rl.response_length.mean";
+    /// Norm of the gradient of an update.
+    pub const GRAD_NORM: &str = "rl.grad_norm";
+    /// Learning rate in force.
+    pub const LEARNING_RATE: &str = "rl.learning_rate";
+    /// Training throughput.
+    pub const TOKENS_PER_SECOND: &str = "rl.tokens_per_sec";
+    /// One generation phase.
+    pub const GENERATION_DURATION: &str = "rl.generation.duration_ms";
+    /// One collection of rollouts.
+    pub const ROLLOUT_DURATION: &str = "rl.rollout.duration_ms";
+}

@@ -30,6 +30,7 @@ pub use reply::{
 pub use response::{Response, ResponseError, ResponseField};
 pub use run::RunRequest;
 pub use usage::Usage;
+pub(crate) use usage::number as token_count;
 
 /// Whether an item of `input` has the fields that its type requires.
 pub fn is_valid_item(raw: &str) -> bool {

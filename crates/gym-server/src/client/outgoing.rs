@@ -328,6 +328,13 @@ impl Outgoing {
                 Err(Unsent { error, was_begun }) => return Err(self.broken(error, was_begun)),
             };
             span.reply_begins();
+            if self.policy == Policy::Model
+                && status.is_success()
+                && gym_telemetry::is_active()
+                && let Some(call) = &self.call
+            {
+                call.note_model_answer();
+            }
             let body = self.read(&mut connection.wire, body).await?;
             pool.release(connection);
             return Ok(ClientReply { server: self.endpoint.clone(), status, headers, body });

@@ -1,6 +1,7 @@
 //! One request as its handler sees it.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
@@ -61,6 +62,7 @@ struct Parts {
     cookies: OnceLock<CookieJar>,
     reply_cookies: Mutex<CookieJar>,
     server_attributes: Mutex<Vec<(&'static str, lens::Value)>>,
+    model_answered: OnceLock<Instant>,
 }
 
 impl Call {
@@ -84,6 +86,7 @@ impl Call {
             cookies: OnceLock::new(),
             reply_cookies: Mutex::default(),
             server_attributes: Mutex::default(),
+            model_answered: OnceLock::new(),
         }))
     }
 
@@ -164,6 +167,17 @@ impl Call {
         std::mem::take(
             &mut *self.0.server_attributes.lock().unwrap_or_else(PoisonError::into_inner),
         )
+    }
+
+    /// The first byte of a model endpoint's reply, which this request is served with, is here.
+    pub(crate) fn note_model_answer(&self) {
+        // Of several calls the first counts.
+        let _ = self.0.model_answered.set(Instant::now());
+    }
+
+    /// When the model's reply began.
+    pub(crate) fn model_answered(&self) -> Option<Instant> {
+        self.0.model_answered.get().copied()
     }
 
     pub(crate) fn carrier(&self) -> &Carrier {

@@ -5,7 +5,9 @@
 //! into the client's. A plain request is checked and handed on without a copy.
 
 mod events;
+mod facts;
 mod messages;
+mod meter;
 mod sanitise;
 pub mod server;
 

@@ -5,6 +5,7 @@
 mod demo;
 mod env_test;
 mod faults;
+mod models;
 mod propagation;
 mod python;
 mod recipes;
