@@ -28,6 +28,7 @@ fn scale(ticks: u64, rate: u64) -> u64 {
 
 /// Anchor and rates, readable by every thread without waiting.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct Clock {
     /// Odd while an anchor is written.
     sequence: AtomicU32,

@@ -124,7 +124,8 @@ impl DerefMut for SpanGuard {
 impl Drop for SpanGuard {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.entered != Entered::NONE || self.span.exists() {
+        // Whoever put a span into a guard that began nothing has it ended as any other.
+        if self.entered != Entered::NONE {
             leave(std::mem::take(&mut self.span), self.entered);
         }
     }

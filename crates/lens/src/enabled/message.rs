@@ -31,6 +31,7 @@ const ALL_SEEN: [u64; 4] = [u64::MAX; 4];
 /// to ask.
 #[doc(hidden)]
 #[derive(Debug)]
+#[repr(C)]
 pub struct SpanMessage {
     len: usize,
     /// Where attributes begin; zero where none are taken.
@@ -40,9 +41,10 @@ pub struct SpanMessage {
     /// Whether there is anything to it that most spans do not have, here or in its recording.
     pub(super) is_unusual: bool,
     dropped: u32,
+    /// Next to what is always touched, so that few lines of the cache hold a span.
+    inline: [u8; INLINE_BYTES],
     /// In use instead of `inline` when it is not empty; initialised to its end.
     spilled: Vec<u8>,
-    inline: [u8; INLINE_BYTES],
 }
 
 impl SpanMessage {
@@ -112,7 +114,7 @@ impl SpanMessage {
     /// All that is known of what is not unusual.
     #[inline(always)]
     pub(super) fn usual_bytes(&self) -> &[u8] {
-        self.inline.get(..self.len).unwrap_or_default()
+        &self.inline[..self.len.min(INLINE_BYTES)]
     }
 
     /// All that is known.

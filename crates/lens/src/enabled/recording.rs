@@ -30,22 +30,24 @@ pub(super) enum Mode {
     Through,
 }
 
+/// In the order of use: what every span touches lies together, with the bytes of the message behind it.
+#[repr(C)]
 pub(super) struct Recording {
+    /// The next of those that are kept, while this one is kept itself.
+    pub(super) next_idle: Option<Box<Self>>,
+    pub(super) start: Ticks,
+    pub(super) start_nanos: u64,
+    /// The process that started it, as far as `fork` is concerned.
+    pub(super) generation: u64,
+    pub(super) context: SpanContext,
+    shared: Option<Arc<Shared>>,
     pub(super) mode: Mode,
     /// Whether its start is no reading of the clock.
     start_is_given: bool,
     pub(super) scope: u16,
-    /// The process that started it, as far as `fork` is concerned.
-    pub(super) generation: u64,
-    pub(super) start_nanos: u64,
-    pub(super) start: Ticks,
-    pub(super) context: SpanContext,
-    shared: Option<Arc<Shared>>,
     pub(super) message: SpanMessage,
     record: Option<StartRecord>,
     rare: Option<Box<RareParts>>,
-    /// The next of those that are kept, while this one is kept itself.
-    pub(super) next_idle: Option<Box<Self>>,
 }
 
 /// What most spans do not have.

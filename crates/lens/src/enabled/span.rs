@@ -235,12 +235,6 @@ impl Span {
         self.inner.as_deref_mut().filter(|recording| recording.mode == Mode::Recording)
     }
 
-    /// Whether there is anything to end.
-    #[inline(always)]
-    pub(super) fn exists(&self) -> bool {
-        self.inner.is_some()
-    }
-
     /// Whether what is set on it will be exported.
     #[inline]
     pub fn is_recording(&self) -> bool {

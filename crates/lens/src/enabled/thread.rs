@@ -24,17 +24,19 @@ enum Life {
     Gone,
 }
 
+/// In the order of use, so that a span touches two lines of the cache.
+#[repr(C, align(64))]
 pub(super) struct Thread {
+    pub(super) contexts: RefCell<Vec<Context>>,
     /// Zero until it is seeded.
     pub(super) ids: [Cell<u64>; 2],
-    pub(super) contexts: RefCell<Vec<Context>>,
-    pub(super) spans: RefCell<Lane>,
-    pub(super) logs: RefCell<Lane>,
     /// The recording that was used last, which leads to the others.
     idle: Cell<Option<Box<Recording>>>,
     /// How many more may be kept.
     idle_room: Cell<u32>,
     life: Cell<Life>,
+    pub(super) spans: RefCell<Lane>,
+    pub(super) logs: RefCell<Lane>,
 }
 
 thread_local! {

@@ -11,6 +11,7 @@ use crate::enabled::raw::ring::Writer;
 use crate::enabled::thread::{self, Thread};
 
 /// What a thread holds of one pipeline.
+#[repr(C)]
 pub(in crate::enabled) struct Lane {
     pipeline: Option<&'static Pipeline>,
     writer: Option<Writer<Mapping>>,

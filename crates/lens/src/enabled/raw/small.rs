@@ -77,14 +77,16 @@ pub(crate) fn put_bytes(buffer: &mut [u8], at: usize, tag: u8, bytes: &[u8]) -> 
 #[inline(always)]
 unsafe fn put_key(place: *mut u8, tag: u8, key: &str, value_len: usize) -> *mut u8 {
     let key_len = key.len();
+    // Tag, length of all, tag and length of the key, from the lowest byte on: no length reaches into the next byte.
+    let head = u32::from_le_bytes([tag, 4, KEY_TAG, 0])
+        + (key_len as u32) * u32::from_le_bytes([0, 1, 0, 1])
+        + ((value_len as u32) << 8);
     // SAFETY: four bytes, a small key and two bytes are less than `FIELD_ROOM`.
     unsafe {
-        let inside = key_len + value_len + 4;
-        let head = u32::from_le_bytes([tag, inside as u8, KEY_TAG, key_len as u8]);
-        place.cast::<u32>().write_unaligned(head.to_le());
         copy(key.as_ptr(), place.add(4), key_len);
+        place.cast::<u32>().write_unaligned(head.to_le());
         let value = place.add(4 + key_len);
-        let head = u16::from_le_bytes([VALUE_TAG, value_len as u8]);
+        let head = u16::from(VALUE_TAG) + ((value_len as u16) << 8);
         value.cast::<u16>().write_unaligned(head.to_le());
         value.add(2)
     }
@@ -117,7 +119,8 @@ pub(crate) fn put_text(
     // bytes more than `MAX_INSIDE`.
     unsafe {
         let value = put_key(place, tag, key, len + 2);
-        value.cast::<u16>().write_unaligned(u16::from_le_bytes([TEXT_TAG, len as u8]).to_le());
+        let head = u16::from(TEXT_TAG) + ((len as u16) << 8);
+        value.cast::<u16>().write_unaligned(head.to_le());
         copy(text.as_ptr(), value.add(2), len);
     }
     Some(at + 8 + key_len + len)
