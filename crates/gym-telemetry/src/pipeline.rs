@@ -8,8 +8,8 @@ use std::{
 use lens::{
     Value,
     config::{
-        BatchSettings, ExportSettings, ExporterKind, LensConfig, OtlpSettings, Sampler,
-        SpoolSettings,
+        BatchSettings, ExportSettings, ExporterKind, LensConfig, MetricSettings, OtlpSettings,
+        Sampler, SpoolSettings,
     },
 };
 
@@ -88,6 +88,11 @@ pub(crate) fn lens_config(resolved: &Resolved, process: Process<'_>, run_id: &Ru
     bound_bytes(batch, resolved, LOGS_SHARE);
     config.metric_interval = millis(env_vars::OTEL_METRIC_EXPORT_INTERVAL, config.metric_interval);
     config.metric_timeout = millis(env_vars::OTEL_METRIC_EXPORT_TIMEOUT, config.metric_timeout);
+    config.metrics = MetricSettings {
+        temporality: standard.temporality.value,
+        histogram: standard.histogram_aggregation.value,
+        exemplars: standard.exemplar_filter.value,
+    };
     let limit = |variable| count(variable).unwrap_or(usize::MAX);
     config.limits.attributes = limit(env_vars::OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT);
     config.limits.attribute_value_chars = limit(env_vars::OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT);
@@ -191,6 +196,7 @@ fn otlp(signal: &OtlpSignal) -> OtlpSettings {
 mod tests {
     use std::collections::BTreeMap;
 
+    use lens::config::{ExemplarFilter, HistogramAggregation, TemporalityPreference};
     use serde_json::json;
 
     use super::*;
@@ -280,6 +286,12 @@ mod tests {
                 (env_vars::OTEL_ATTRIBUTE_COUNT_LIMIT, "3"),
                 (env_vars::OTEL_SPAN_LINK_COUNT_LIMIT, "7"),
                 (env_vars::OTEL_METRIC_EXPORT_INTERVAL, "11"),
+                (env_vars::OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE, "LowMemory"),
+                (env_vars::OTEL_METRICS_EXEMPLAR_FILTER, "always_on"),
+                (
+                    env_vars::OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION,
+                    "base2_exponential_bucket_histogram",
+                ),
                 (env_vars::OTEL_BLRP_SCHEDULE_DELAY, "13"),
                 (env_vars::OTEL_BLRP_EXPORT_TIMEOUT, "15"),
                 (env_vars::OTEL_BLRP_MAX_QUEUE_SIZE, "17"),
@@ -295,6 +307,12 @@ mod tests {
         assert_eq!((config.limits.attributes, config.limits.event_attributes), (3, 3));
         assert_eq!((config.limits.links, config.limits.link_attributes), (7, 3));
         assert_eq!(config.metric_interval, Duration::from_millis(11));
+        let metrics = MetricSettings {
+            temporality: TemporalityPreference::LowMemory,
+            histogram: HistogramAggregation::Exponential,
+            exemplars: ExemplarFilter::AlwaysOn,
+        };
+        assert_eq!(config.metrics, metrics);
         let logs = config.log_batch;
         assert_eq!(logs.schedule_delay, Duration::from_millis(13));
         assert_eq!(logs.export_timeout, Duration::from_millis(15));

@@ -22,6 +22,33 @@ pub enum Number {
     Double(f64),
 }
 
+/// One measurement among those of a point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Exemplar {
+    /// The value.
+    pub value: Number,
+    /// When it was measured, since the epoch.
+    pub time_nanos: u64,
+    /// Trace and span in which it was measured.
+    pub span: Option<([u8; 16], [u8; 8])>,
+}
+
+fn put_exemplars(out: &mut Vec<u8>, field: u8, exemplars: &[Exemplar]) {
+    for exemplar in exemplars {
+        put_message(out, field, |out| {
+            put_fixed64(out, 2, exemplar.time_nanos);
+            match exemplar.value {
+                Number::Double(value) => put_double(out, 3, value),
+                Number::Int(value) => put_fixed64(out, 6, value as u64),
+            }
+            if let Some((trace_id, span_id)) = &exemplar.span {
+                put_bytes(out, 4, span_id);
+                put_bytes(out, 5, trace_id);
+            }
+        });
+    }
+}
+
 /// One attribute set of a sum or gauge.
 #[derive(Clone, Debug)]
 pub struct NumberPoint<'a> {
@@ -29,6 +56,8 @@ pub struct NumberPoint<'a> {
     pub attributes: &'a [u8],
     /// The value.
     pub value: Number,
+    /// Some of what was measured.
+    pub exemplars: &'a [Exemplar],
 }
 
 /// One attribute set of a histogram.
@@ -44,12 +73,50 @@ pub struct HistogramPoint<'a> {
     pub buckets: &'a [u64],
     /// Smallest and largest value, when there is one.
     pub min_max: Option<(f64, f64)>,
+    /// Some of what was measured.
+    pub exemplars: &'a [Exemplar],
+}
+
+/// Neighbouring buckets of an exponential histogram.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExponentialBuckets {
+    /// Index of the first.
+    pub offset: i32,
+    /// Counts.
+    pub counts: Vec<u64>,
+}
+
+/// One attribute set of an exponential histogram: bucket `i` holds what is above `base^i` and not above `base^(i+1)`,
+/// where `base` is `2^(2^-scale)`.
+#[derive(Clone, Debug)]
+pub struct ExponentialPoint<'a> {
+    /// `ExponentialHistogramDataPoint.attributes` fields (number [`EXPONENTIAL_POINT_ATTRIBUTES`]).
+    pub attributes: &'a [u8],
+    /// Values recorded.
+    pub count: u64,
+    /// Their sum.
+    pub sum: f64,
+    /// Resolution.
+    pub scale: i32,
+    /// Values that are zero.
+    pub zero_count: u64,
+    /// Values above zero.
+    pub positive: &'a ExponentialBuckets,
+    /// Values below zero, by their absolute value.
+    pub negative: &'a ExponentialBuckets,
+    /// Smallest and largest value, when there is one.
+    pub min_max: Option<(f64, f64)>,
+    /// Some of what was measured.
+    pub exemplars: &'a [Exemplar],
 }
 
 /// Field number of `NumberDataPoint.attributes`.
 pub const POINT_ATTRIBUTES: u8 = 7;
 /// Field number of `HistogramDataPoint.attributes`.
 pub const HISTOGRAM_POINT_ATTRIBUTES: u8 = 9;
+
+/// Field number of `ExponentialHistogramDataPoint.attributes`.
+pub const EXPONENTIAL_POINT_ATTRIBUTES: u8 = 1;
 
 /// Name, unit and description of a metric.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +161,7 @@ fn put_number_points<'a>(
                 Number::Double(value) => put_double(out, 4, value),
                 Number::Int(value) => put_fixed64(out, 6, value as u64),
             }
+            put_exemplars(out, 5, point.exemplars);
             out.extend_from_slice(point.attributes);
         });
     }
@@ -173,10 +241,59 @@ fn put_histogram_point(
     for bound in bounds {
         out.extend_from_slice(&bound.to_bits().to_le_bytes());
     }
+    put_exemplars(out, 8, point.exemplars);
     out.extend_from_slice(point.attributes);
     if let Some((min, max)) = point.min_max {
         put_double(out, 11, min);
         put_double(out, 12, max);
+    }
+}
+
+/// Appends a histogram with exponential buckets.
+pub fn put_exponential_histogram<'a>(
+    out: &mut Vec<u8>,
+    identity: &Identity<'_>,
+    interval: Interval,
+    temporality: Temporality,
+    points: impl Iterator<Item = ExponentialPoint<'a>>,
+) {
+    put_message(out, 2, |out| {
+        put_identity(out, identity);
+        put_message(out, 10, |out| {
+            for point in points {
+                put_message(out, 1, |out| put_exponential_point(out, interval, &point));
+            }
+            put_uint(out, 2, temporality as u64);
+        });
+    });
+}
+
+fn zigzag(value: i32) -> u64 {
+    u64::from(((value << 1) ^ (value >> 31)) as u32)
+}
+
+fn put_exponential_point(out: &mut Vec<u8>, interval: Interval, point: &ExponentialPoint<'_>) {
+    out.extend_from_slice(point.attributes);
+    put_fixed64(out, 2, interval.start_nanos);
+    put_fixed64(out, 3, interval.end_nanos);
+    put_fixed64(out, 4, point.count);
+    put_double(out, 5, point.sum);
+    put_uint(out, 6, zigzag(point.scale));
+    put_fixed64(out, 7, point.zero_count);
+    for (field, buckets) in [(8, point.positive), (9, point.negative)] {
+        put_message(out, field, |out| {
+            put_uint(out, 1, zigzag(buckets.offset));
+            let mut counts = Vec::with_capacity(buckets.counts.len() * 2);
+            for count in &buckets.counts {
+                put_varint(&mut counts, *count);
+            }
+            put_bytes(out, 2, &counts);
+        });
+    }
+    put_exemplars(out, 11, point.exemplars);
+    if let Some((min, max)) = point.min_max {
+        put_double(out, 12, min);
+        put_double(out, 13, max);
     }
 }
 
@@ -191,7 +308,7 @@ mod tests {
     #[test]
     fn sum_and_histogram_read_back_as_written() {
         let mut items = Vec::new();
-        let point = NumberPoint { attributes: &[], value: Number::Int(-3) };
+        let point = NumberPoint { attributes: &[], value: Number::Int(-3), exemplars: &[] };
         put_sum(
             &mut items,
             &IDENTITY,
@@ -206,6 +323,7 @@ mod tests {
             sum: 4.5,
             buckets: &[1, 0, 1],
             min_max: Some((0.5, 4.0)),
+            exemplars: &[],
         };
         let bounds = [1.0, 2.0];
         put_histogram(
@@ -230,5 +348,44 @@ mod tests {
         assert_eq!(points[0].buckets().collect::<Vec<_>>(), [1, 0, 1]);
         assert_eq!(points[0].bounds().collect::<Vec<_>>(), bounds);
         assert_eq!((points[0].min, points[0].max), (Some(0.5), Some(4.0)));
+    }
+
+    #[test]
+    fn exponential_histogram_and_exemplars_read_back_as_written() {
+        let mut items = Vec::new();
+        let exemplars =
+            [Exemplar { value: Number::Double(3.0), time_nanos: 7, span: Some(([1; 16], [2; 8])) }];
+        let (positive, negative) = (
+            ExponentialBuckets { offset: -3, counts: vec![1, 0, 300] },
+            ExponentialBuckets { offset: 9, counts: vec![2] },
+        );
+        let point = ExponentialPoint {
+            attributes: &[],
+            count: 304,
+            sum: 4.5,
+            scale: -2,
+            zero_count: 1,
+            positive: &positive,
+            negative: &negative,
+            min_max: Some((-1.0, 4.0)),
+            exemplars: &exemplars,
+        };
+        let delta = Temporality::Delta;
+        put_exponential_histogram(&mut items, &IDENTITY, INTERVAL, delta, [point].into_iter());
+        let point = NumberPoint { attributes: &[], value: Number::Int(1), exemplars: &exemplars };
+        put_gauge(&mut items, &IDENTITY, INTERVAL, [point].into_iter());
+        let read = metrics(&items).collect::<Result<Vec<_>, _>>().expect("valid");
+        assert_eq!(read[0].data, Data::Exponential { temporality: 1 });
+        let points = read[0].exponential_points().collect::<Result<Vec<_>, _>>().expect("valid");
+        let point = points[0];
+        assert_eq!((point.count, point.scale, point.zero_count), (304, -2, 1));
+        assert_eq!((point.sum, point.min, point.max), (Some(4.5), Some(-1.0), Some(4.0)));
+        assert_eq!(point.positive().expect("valid"), positive);
+        assert_eq!(point.negative().expect("valid"), negative);
+        let seen = point.exemplars().collect::<Result<Vec<_>, _>>().expect("valid");
+        assert_eq!((seen[0].time_nanos, seen[0].value), (7, Some(Number::Double(3.0))));
+        assert_eq!((seen[0].trace_id, seen[0].span_id), ([1; 16].as_slice(), [2; 8].as_slice()));
+        let points = read[1].number_points().collect::<Result<Vec<_>, _>>().expect("valid");
+        assert_eq!(points[0].exemplars().count(), 1);
     }
 }

@@ -6,6 +6,7 @@
 mod endpoint;
 mod export;
 mod from_env;
+mod metrics;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,6 +16,8 @@ use crate::Value;
 
 pub use endpoint::{Signal, default_endpoint, signal_url};
 pub use export::{ExportCandidate, ExportSettings};
+pub use metrics::{ExemplarFilter, HistogramAggregation, MetricSettings, TemporalityPreference};
+
 pub use from_env::{ConfigWarning, parse_bool, parse_headers, parse_key_values};
 
 /// Everything telemetry needs to know.
@@ -56,6 +59,8 @@ pub struct LensConfig {
     pub metric_interval: Duration,
     /// Time budget of one export of metrics.
     pub metric_timeout: Duration,
+    /// How metrics are aggregated.
+    pub metrics: MetricSettings,
     /// Distinct attribute sets of one instrument; more go to one overflow point.
     pub metric_cardinality_limit: usize,
     /// `dl.rank`.
@@ -89,6 +94,7 @@ impl Default for LensConfig {
             limits: SpanLimits::default(),
             metric_interval: Duration::from_secs(10),
             metric_timeout: Duration::from_secs(30),
+            metrics: MetricSettings::default(),
             metric_cardinality_limit: 2000,
             rank: 0,
             world_size: 1,

@@ -86,6 +86,22 @@ pub mod pipeline {
     pub const EXPORT_FAILURES: &str = "lens.export.failures";
     /// Trace contexts that could not be used.
     pub const PARENTS_REFUSED: &str = "lens.parents.refused";
+    /// Log records that were made.
+    pub const LOGS_ENDED: &str = "lens.logs.ended";
+    /// Log records acknowledged.
+    pub const LOGS_EXPORTED: &str = "lens.logs.exported";
+    /// Log records lost or refused, by reason.
+    pub const LOGS_DROPPED: &str = "lens.logs.dropped";
+    /// Log records that wait.
+    pub const LOGS_QUEUED: &str = "lens.logs.queued";
+    /// Measurements that were not kept, by reason.
+    pub const MEASUREMENTS_DROPPED: &str = "lens.measurements.dropped";
+    /// The reason: NaN or infinite.
+    pub const NOT_FINITE: &str = "not_finite";
+    /// The reason: a receiver refused it.
+    pub const REJECTED: &str = "rejected";
+    /// Attribute with the signal of an export.
+    pub const SIGNAL: &str = "signal";
     /// Attribute with the reason of a drop.
     pub const REASON: &str = "reason";
 }

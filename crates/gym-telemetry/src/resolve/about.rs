@@ -102,6 +102,17 @@ fn of_pipeline(name: &str) -> Option<&'static str> {
         "blrp_export_timeout" => "milliseconds that an export of log records may take",
         "blrp_max_queue_size" => "log records that may wait",
         "blrp_max_export_batch_size" => "log records of one export at most",
+        "metrics.temporality_preference" => {
+            "`cumulative`: since the start; `delta`: counters and histograms since the last \
+             export; `lowmemory`: the same but for counters that are observed"
+        }
+        "metrics.default_histogram_aggregation" => {
+            "`explicit_bucket_histogram` or `base2_exponential_bucket_histogram`"
+        }
+        "metrics.exemplar_filter" => {
+            "which measurements may be told with their trace: `trace_based` (inside of a recorded \
+             span), `always_on`, `always_off`"
+        }
         "metric_export_interval" => "milliseconds between two exports of metrics",
         "metric_export_timeout" => "milliseconds that an export of metrics may take",
         "span_attribute_count_limit" => "attributes of a span at most",

@@ -209,6 +209,29 @@ impl Resolved {
             &standard.traces_sampler_arg,
         );
         table.push("propagators", env_vars::OTEL_PROPAGATORS, &standard.propagators);
+        let choices = [
+            (
+                "metrics.temporality_preference",
+                env_vars::OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE,
+                standard.temporality.value.as_str(),
+                standard.temporality.origin,
+            ),
+            (
+                "metrics.default_histogram_aggregation",
+                env_vars::OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION,
+                standard.histogram_aggregation.value.as_str(),
+                standard.histogram_aggregation.origin,
+            ),
+            (
+                "metrics.exemplar_filter",
+                env_vars::OTEL_METRICS_EXEMPLAR_FILTER,
+                standard.exemplar_filter.value.as_str(),
+                standard.exemplar_filter.origin,
+            ),
+        ];
+        for (name, variable, value, origin) in choices {
+            table.0.push(Row::new(name, variable, value, origin));
+        }
         for (variable, number) in &standard.numbers {
             let name = variable.strip_prefix(env_vars::OTEL_PREFIX).unwrap_or(variable);
             let value = match number.value {

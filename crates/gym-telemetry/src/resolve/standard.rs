@@ -2,7 +2,9 @@
 //!
 //! Defaults are those of the pipeline that obeys them, so that what is shown is what is used.
 
-use lens::config::{LensConfig, Sampler};
+use lens::config::{
+    ExemplarFilter, HistogramAggregation, LensConfig, Sampler, TemporalityPreference,
+};
 
 use super::layers::Layers;
 use crate::{env_vars, origin::Sourced};
@@ -18,6 +20,12 @@ pub struct Standard {
     pub traces_sampler_arg: Sourced<Option<String>>,
     /// Propagators, comma-separated.
     pub propagators: Sourced<String>,
+    /// What an export of metrics says about sums and histograms.
+    pub temporality: Sourced<TemporalityPreference>,
+    /// The buckets of histograms.
+    pub histogram_aggregation: Sourced<HistogramAggregation>,
+    /// Which measurements are told with their trace.
+    pub exemplar_filter: Sourced<ExemplarFilter>,
     /// Numbers, by variable; `None` is no limit.
     pub numbers: Vec<(&'static str, Sourced<Option<u64>>)>,
 }
@@ -119,6 +127,27 @@ pub(super) fn resolve(at: &mut Layers<'_>) -> Standard {
             "a list of propagators",
             None,
             "tracecontext,baggage".to_owned(),
+        ),
+        temporality: at.standard(
+            &[env_vars::OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE],
+            TemporalityPreference::from_name,
+            "`cumulative`, `delta` or `lowmemory`",
+            None,
+            defaults.metrics.temporality,
+        ),
+        histogram_aggregation: at.standard(
+            &[env_vars::OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION],
+            HistogramAggregation::from_name,
+            "`explicit_bucket_histogram` or `base2_exponential_bucket_histogram`",
+            None,
+            defaults.metrics.histogram,
+        ),
+        exemplar_filter: at.standard(
+            &[env_vars::OTEL_METRICS_EXEMPLAR_FILTER],
+            ExemplarFilter::from_name,
+            "`trace_based`, `always_on` or `always_off`",
+            None,
+            defaults.metrics.exemplars,
         ),
         numbers,
     }

@@ -1,13 +1,16 @@
-//! Metrics as OTLP/JSON: what this crate can encode, so gauges, sums and histograms with explicit bounds.
+//! Metrics as OTLP/JSON: what this crate can encode, so gauges, sums and both kinds of histograms.
 
 use std::fmt::Write as _;
 
+use super::put_hex;
 use super::write::{
     comma, put_attributes, put_list, put_number, put_optional_text, put_request, put_text,
 };
 use crate::metrics::Number;
 use crate::view::Attributes;
-use crate::view::metrics::{Data, HistogramPointView, MetricView, NumberPointView};
+use crate::view::metrics::{
+    Data, ExemplarView, ExponentialPointView, HistogramPointView, MetricView, NumberPointView,
+};
 use crate::wire::DecodeError;
 
 /// An `ExportMetricsServiceRequest` as OTLP/JSON. A metric of another kind keeps its name and loses its points.
@@ -40,6 +43,11 @@ fn put_metric(out: &mut String, metric: &[u8]) -> Result<(), DecodeError> {
                 ",\"aggregationTemporality\":{temporality},\"isMonotonic\":{monotonic}}}"
             );
         }
+        Data::Exponential { temporality } => {
+            out.push_str(",\"exponentialHistogram\":{");
+            put_list(out, "dataPoints", metric.exponential_points(), put_exponential_point)?;
+            let _ = write!(out, ",\"aggregationTemporality\":{temporality}}}");
+        }
         Data::Histogram { temporality } => {
             out.push_str(",\"histogram\":{");
             put_list(out, "dataPoints", metric.histogram_points(), put_histogram_point)?;
@@ -71,7 +79,38 @@ fn put_number_point(out: &mut String, point: NumberPointView<'_>) -> Result<(), 
         Some(Number::Double(value)) => put_double(out, "asDouble", Some(value)),
         None => {}
     }
+    put_exemplars(out, point.exemplars())?;
     out.push('}');
+    Ok(())
+}
+
+fn put_exemplars<'a>(
+    out: &mut String,
+    exemplars: impl Iterator<Item = Result<ExemplarView<'a>, DecodeError>>,
+) -> Result<(), DecodeError> {
+    let mut is_first = true;
+    for exemplar in exemplars {
+        let exemplar = exemplar?;
+        out.push_str(if is_first { ",\"exemplars\":[" } else { "," });
+        is_first = false;
+        let _ = write!(out, "{{\"timeUnixNano\":\"{}\"", exemplar.time_nanos);
+        match exemplar.value {
+            Some(Number::Int(value)) => {
+                let _ = write!(out, ",\"asInt\":\"{value}\"");
+            }
+            Some(Number::Double(value)) => put_double(out, "asDouble", Some(value)),
+            None => {}
+        }
+        for (name, id) in [("spanId", exemplar.span_id), ("traceId", exemplar.trace_id)] {
+            let _ = write!(out, ",\"{name}\":\"");
+            put_hex(out, id);
+            out.push('"');
+        }
+        out.push('}');
+    }
+    if !is_first {
+        out.push(']');
+    }
     Ok(())
 }
 
@@ -97,6 +136,30 @@ fn put_histogram_point(out: &mut String, point: HistogramPointView<'_>) -> Resul
         put_number(out, bound);
     }
     out.push(']');
+    put_exemplars(out, point.exemplars())?;
+    put_double(out, "min", point.min);
+    put_double(out, "max", point.max);
+    out.push('}');
+    Ok(())
+}
+
+fn put_exponential_point(
+    out: &mut String,
+    point: ExponentialPointView<'_>,
+) -> Result<(), DecodeError> {
+    put_point_head(out, point.attributes(), [point.start_nanos, point.end_nanos])?;
+    let _ = write!(out, ",\"count\":\"{}\"", point.count);
+    put_double(out, "sum", point.sum);
+    let _ = write!(out, ",\"scale\":{},\"zeroCount\":\"{}\"", point.scale, point.zero_count);
+    for (name, buckets) in [("positive", point.positive()?), ("negative", point.negative()?)] {
+        let _ = write!(out, ",\"{name}\":{{\"offset\":{},\"bucketCounts\":[", buckets.offset);
+        for (at, count) in buckets.counts.iter().enumerate() {
+            comma(out, at);
+            let _ = write!(out, "\"{count}\"");
+        }
+        out.push_str("]}");
+    }
+    put_exemplars(out, point.exemplars())?;
     put_double(out, "min", point.min);
     put_double(out, "max", point.max);
     out.push('}');
@@ -108,7 +171,8 @@ mod tests {
     use super::*;
     use crate::encode::{Scope, put_key_value, put_request};
     use crate::metrics::{
-        HistogramPoint, Identity, Interval, NumberPoint, POINT_ATTRIBUTES, Temporality, put_gauge,
+        Exemplar, ExponentialBuckets, ExponentialPoint, HistogramPoint, Identity, Interval,
+        NumberPoint, POINT_ATTRIBUTES, Temporality, put_exponential_histogram, put_gauge,
         put_histogram, put_sum,
     };
 
@@ -118,14 +182,31 @@ mod tests {
         let identity = |name| Identity { name, unit: "s", description: "d" };
         let mut attributes = Vec::new();
         put_key_value(&mut attributes, POINT_ATTRIBUTES, "k", "v");
-        let int = NumberPoint { attributes: &attributes, value: Number::Int(-3) };
-        let double = NumberPoint { attributes: &[], value: Number::Double(0.5) };
+        let exemplars =
+            [Exemplar { value: Number::Int(4), time_nanos: 3, span: Some(([1; 16], [2; 8])) }; 2];
+        let int =
+            NumberPoint { attributes: &attributes, value: Number::Int(-3), exemplars: &exemplars };
+        let double = NumberPoint { attributes: &[], value: Number::Double(0.5), exemplars: &[] };
         let histogram = HistogramPoint {
             attributes: &[],
             count: 3,
             sum: 4.5,
             buckets: &[1, 2],
             min_max: Some((0.5, 2.0)),
+            exemplars: &[],
+        };
+        let (positive, negative) =
+            (ExponentialBuckets { offset: -1, counts: vec![2] }, ExponentialBuckets::default());
+        let exponential = ExponentialPoint {
+            attributes: &[],
+            count: 3,
+            sum: 4.5,
+            scale: 2,
+            zero_count: 1,
+            positive: &positive,
+            negative: &negative,
+            min_max: None,
+            exemplars: &[],
         };
         let mut items = Vec::new();
         let cumulative = Temporality::Cumulative;
@@ -133,6 +214,14 @@ mod tests {
         put_gauge(&mut items, &identity("gauge"), interval, [double].into_iter());
         let points = [histogram].into_iter();
         put_histogram(&mut items, &identity("histogram"), interval, cumulative, &[1.0], points);
+        let points = [exponential].into_iter();
+        put_exponential_histogram(
+            &mut items,
+            &identity("exponential"),
+            interval,
+            Temporality::Delta,
+            points,
+        );
         let mut request = Vec::new();
         let scope = Scope { name: "gym", version: "1" };
         put_request(&mut request, &[], std::iter::once((scope, items.as_slice())));
@@ -145,7 +234,18 @@ mod tests {
             point
         };
         let attribute = serde_json::json!({"key": "k", "value": {"stringValue": "v"}});
-        let sum = times(serde_json::json!({"attributes": [attribute], "asInt": "-3"}));
+        let exemplar = serde_json::json!({
+            "timeUnixNano": "3", "asInt": "4", "spanId": "0202020202020202",
+            "traceId": "01010101010101010101010101010101",
+        });
+        let sum = times(serde_json::json!({
+            "attributes": [attribute], "asInt": "-3", "exemplars": [exemplar, exemplar],
+        }));
+        let exponential = times(serde_json::json!({
+            "attributes": [], "count": "3", "sum": 4.5, "scale": 2, "zeroCount": "1",
+            "positive": {"offset": -1, "bucketCounts": ["2"]},
+            "negative": {"offset": 0, "bucketCounts": []},
+        }));
         let gauge = times(serde_json::json!({"attributes": [], "asDouble": 0.5}));
         let histogram = times(serde_json::json!({
             "attributes": [], "count": "3", "sum": 4.5, "bucketCounts": ["1", "2"],
@@ -160,6 +260,10 @@ mod tests {
             {
                 "name": "histogram", "description": "d", "unit": "s",
                 "histogram": {"dataPoints": [histogram], "aggregationTemporality": 2},
+            },
+            {
+                "name": "exponential", "description": "d", "unit": "s",
+                "exponentialHistogram": {"dataPoints": [exponential], "aggregationTemporality": 1},
             },
         ]);
         assert_eq!(json["resourceMetrics"][0]["scopeMetrics"][0]["metrics"], expected);

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
-    BatchSettings, ExportSettings, ExporterKind, LensConfig, OtlpSettings, Propagators, Protocol,
-    Sampler, Signal, SpanLimits, default_endpoint, signal_url,
+    BatchSettings, ExemplarFilter, ExportSettings, ExporterKind, HistogramAggregation, LensConfig,
+    MetricSettings, OtlpSettings, Propagators, Protocol, Sampler, Signal, SpanLimits,
+    TemporalityPreference, default_endpoint, signal_url,
 };
 use crate::env_vars as vars;
 
@@ -272,6 +273,7 @@ impl LensConfig {
         config.propagators = read_propagators(&mut env);
         config.batch = read_batch(&mut env);
         config.limits = read_limits(&mut env);
+        config.metrics = read_metrics(&mut env);
         let interval = env.millis(vars::OTEL_METRIC_EXPORT_INTERVAL);
         config.metric_interval = interval.unwrap_or(config.metric_interval);
         let timeout = env.millis(vars::OTEL_METRIC_EXPORT_TIMEOUT);
@@ -304,6 +306,29 @@ fn read_export(env: &mut Env<'_>) -> ExportSettings {
         rank: rank.unwrap_or(default.rank),
         sample_rate: rate.unwrap_or(default.sample_rate),
         sampler: env.boolean(vars::suffix::SAMPLER_ENABLED).unwrap_or(default.sampler),
+    }
+}
+
+fn read_metrics(env: &mut Env<'_>) -> MetricSettings {
+    let temporality = env.parsed(
+        vars::OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE,
+        &TemporalityPreference::NAMES.join(", "),
+        TemporalityPreference::from_name,
+    );
+    let histogram = env.parsed(
+        vars::OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION,
+        &HistogramAggregation::NAMES.join(", "),
+        HistogramAggregation::from_name,
+    );
+    let exemplars = env.parsed(
+        vars::OTEL_METRICS_EXEMPLAR_FILTER,
+        &ExemplarFilter::NAMES.join(", "),
+        ExemplarFilter::from_name,
+    );
+    MetricSettings {
+        temporality: temporality.unwrap_or_default(),
+        histogram: histogram.unwrap_or_default(),
+        exemplars: exemplars.unwrap_or_default(),
     }
 }
 
@@ -527,6 +552,29 @@ mod tests {
         };
         assert_eq!(config.export, expected);
         assert_eq!((config.rank, config.world_size, config.local_rank), (3, 8, 1));
+    }
+
+    #[test]
+    fn settings_of_metrics_are_read_by_name_in_any_case() {
+        let metrics = config(&[
+            ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "DELTA"),
+            (
+                "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION",
+                "base2_exponential_bucket_histogram",
+            ),
+            ("OTEL_METRICS_EXEMPLAR_FILTER", "Always_Off"),
+        ])
+        .metrics;
+        let expected = MetricSettings {
+            temporality: TemporalityPreference::Delta,
+            histogram: HistogramAggregation::Exponential,
+            exemplars: ExemplarFilter::AlwaysOff,
+        };
+        assert_eq!(metrics, expected);
+        let (config, warnings) =
+            read(&[("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "junk")]);
+        assert_eq!(config.metrics, MetricSettings::default());
+        assert_eq!(warnings.len(), 1);
     }
 
     #[test]

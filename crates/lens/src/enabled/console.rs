@@ -83,7 +83,7 @@ pub(super) fn put_scope(out: &mut String, scope: &ScopeView<'_>) {
     out.push('}');
 }
 
-fn put_id(out: &mut String, name: &str, id: &[u8]) {
+pub(super) fn put_id(out: &mut String, name: &str, id: &[u8]) {
     let _ = write!(out, "\"{name}\":\"");
     put_hex(out, id);
     out.push('"');

@@ -133,7 +133,7 @@ pub fn setup_telemetry_with(
         (ExporterKind::Console, _) => start(Kind::Logs, vec![Box::new(ConsoleLogs)], None)?,
         _ => None,
     };
-    let metrics = MetricReader::start(&config, resource, client.as_ref(), pipeline)?;
+    let metrics = MetricReader::start(&config, resource, client.as_ref(), [pipeline, logs])?;
     if pipeline.is_some() {
         warnings.extend(group::enable(&config.span_groups));
     }

@@ -7,6 +7,8 @@
 mod aggregate;
 mod console;
 mod encode;
+mod exemplar;
+mod exponential;
 pub(super) mod reader;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -133,7 +135,7 @@ instrument!(
 );
 instrument!(
     /// A distribution, counted in buckets.
-    Histogram, BoundHistogram, Kind::Histogram(DEFAULT_BOUNDS), record, "Records a value; NaN is ignored.", f64, record
+    Histogram, BoundHistogram, Kind::Histogram(DEFAULT_BOUNDS), record, "Records a value; NaN and infinities are counted and not kept.", f64, record
 );
 
 impl Histogram {

@@ -4,11 +4,13 @@ use std::fmt::Write as _;
 
 use lens_otlp::json::{put_number, put_plain_attributes, put_text};
 use lens_otlp::metrics::Number;
-use lens_otlp::view::metrics::{Data, HistogramPointView, MetricView, NumberPointView};
+use lens_otlp::view::metrics::{
+    Data, ExemplarView, ExponentialPointView, HistogramPointView, MetricView, NumberPointView,
+};
 use lens_otlp::view::resources;
 use lens_otlp::wire::DecodeError;
 
-use crate::enabled::console::{put_resource, put_scope, put_time, write_lines};
+use crate::enabled::console::{put_id, put_resource, put_scope, put_time, write_lines};
 
 /// Writes an export request to stdout.
 pub(super) fn write(request: &[u8]) {
@@ -48,6 +50,7 @@ fn put_metric(out: &mut String, metric: &MetricView<'_>) -> Result<(), DecodeErr
         Data::Sum { monotonic: true, .. } => "counter",
         Data::Sum { .. } => "up_down_counter",
         Data::Histogram { .. } => "histogram",
+        Data::Exponential { .. } => "exponential_histogram",
         Data::Unknown => "unknown",
     };
     let _ = write!(out, ",\"kind\":\"{kind}\",\"points\":[");
@@ -64,6 +67,10 @@ fn put_metric(out: &mut String, metric: &MetricView<'_>) -> Result<(), DecodeErr
     for point in metric.histogram_points() {
         comma(out);
         put_histogram_point(out, &point?)?;
+    }
+    for point in metric.exponential_points() {
+        comma(out);
+        put_exponential_point(out, &point?)?;
     }
     out.push(']');
     Ok(())
@@ -90,6 +97,7 @@ fn put_number_point(out: &mut String, point: &NumberPointView<'_>) -> Result<(),
     }
     out.push_str(",\"attributes\":");
     put_plain_attributes(out, point.attributes())?;
+    put_exemplars(out, point.exemplars())?;
     out.push('}');
     Ok(())
 }
@@ -123,7 +131,70 @@ fn put_histogram_point(
     }
     out.push_str("],\"attributes\":");
     put_plain_attributes(out, point.attributes())?;
+    put_exemplars(out, point.exemplars())?;
     out.push('}');
+    Ok(())
+}
+
+fn put_exponential_point(
+    out: &mut String,
+    point: &ExponentialPointView<'_>,
+) -> Result<(), DecodeError> {
+    out.push('{');
+    put_interval(out, point.start_nanos, point.end_nanos);
+    let _ = write!(out, "\"count\":{}", point.count);
+    for (name, value) in [("sum", point.sum), ("min", point.min), ("max", point.max)] {
+        if let Some(value) = value {
+            let _ = write!(out, ",\"{name}\":");
+            put_number(out, value);
+        }
+    }
+    let _ = write!(out, ",\"scale\":{},\"zero_count\":{}", point.scale, point.zero_count);
+    for (name, buckets) in [("positive", point.positive()?), ("negative", point.negative()?)] {
+        let counts: Vec<String> = buckets.counts.iter().map(u64::to_string).collect();
+        let counts = counts.join(",");
+        let _ = write!(out, ",\"{name}\":{{\"offset\":{},\"counts\":[{counts}]}}", buckets.offset);
+    }
+    out.push_str(",\"attributes\":");
+    put_plain_attributes(out, point.attributes())?;
+    put_exemplars(out, point.exemplars())?;
+    out.push('}');
+    Ok(())
+}
+
+/// The names differ from those of spans and log records: who looks for the lines of a trace finds no metrics.
+fn put_exemplars<'a>(
+    out: &mut String,
+    exemplars: impl Iterator<Item = Result<ExemplarView<'a>, DecodeError>>,
+) -> Result<(), DecodeError> {
+    let mut is_first = true;
+    for exemplar in exemplars {
+        let exemplar = exemplar?;
+        out.push_str(if is_first { ",\"exemplars\":[{" } else { ",{" });
+        is_first = false;
+        for (name, id) in
+            [("exemplar_trace_id", exemplar.trace_id), ("exemplar_span_id", exemplar.span_id)]
+        {
+            if !id.is_empty() {
+                put_id(out, name, id);
+                out.push(',');
+            }
+        }
+        out.push_str("\"time\":\"");
+        put_time(out, exemplar.time_nanos);
+        out.push_str("\",\"value\":");
+        match exemplar.value {
+            Some(Number::Int(value)) => {
+                let _ = write!(out, "{value}");
+            }
+            Some(Number::Double(value)) => put_number(out, value),
+            None => out.push_str("null"),
+        }
+        out.push('}');
+    }
+    if !is_first {
+        out.push(']');
+    }
     Ok(())
 }
 
@@ -132,7 +203,8 @@ mod tests {
     use super::*;
     use lens_otlp::encode::{Scope, put_request};
     use lens_otlp::metrics::{
-        HistogramPoint, Identity, Interval, NumberPoint, Temporality, put_gauge, put_histogram,
+        Exemplar, HistogramPoint, Identity, Interval, NumberPoint, Temporality, put_gauge,
+        put_histogram,
     };
 
     #[test]
@@ -140,7 +212,13 @@ mod tests {
         let interval = Interval { start_nanos: 0, end_nanos: 1_000_000_000 };
         let identity = |name| Identity { name, unit: "ms", description: "what it is" };
         let mut items = Vec::new();
-        let point = NumberPoint { attributes: &[], value: Number::Double(f64::INFINITY) };
+        let exemplar =
+            Exemplar { value: Number::Int(3), time_nanos: 0, span: Some(([1; 16], [2; 8])) };
+        let point = NumberPoint {
+            attributes: &[],
+            value: Number::Double(f64::INFINITY),
+            exemplars: &[exemplar],
+        };
         put_gauge(&mut items, &identity("g"), interval, [point].into_iter());
         let point = HistogramPoint {
             attributes: &[],
@@ -148,6 +226,7 @@ mod tests {
             sum: 2.0,
             buckets: &[0, 1],
             min_max: Some((2.0, 2.0)),
+            exemplars: &[],
         };
         let cumulative = Temporality::Cumulative;
         put_histogram(
@@ -163,12 +242,15 @@ mod tests {
         put_request(&mut request, &[], std::iter::once((scope, items.as_slice())));
         let mut out = String::new();
         put_lines(&mut out, &request).expect("valid");
-        assert!(!out.contains("trace_id"));
+        assert!(!out.contains("\"trace_id\""));
         let lines: Vec<serde_json::Value> =
             out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
         assert_eq!(lines.len(), 2);
         assert_eq!((&lines[0]["type"], &lines[0]["kind"]), (&"metric".into(), &"gauge".into()));
         assert_eq!(lines[0]["points"][0]["value"], "Infinity");
+        let told = &lines[0]["points"][0]["exemplars"][0];
+        assert_eq!(told["exemplar_trace_id"], "01010101010101010101010101010101");
+        assert_eq!(told["value"], 3);
         assert_eq!(lines[1]["points"][0]["buckets"], serde_json::json!([0, 1]));
         assert_eq!(lines[1]["points"][0]["time"], "1970-01-01T00:00:01.000000000Z");
     }

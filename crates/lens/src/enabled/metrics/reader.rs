@@ -1,14 +1,19 @@
 //! The thread that exports metrics, and the pipeline's metrics about itself.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use lens_otlp::client::{Client, Outcome, Sender};
-use lens_otlp::metrics::Interval;
 
-use super::{Counter, Gauge, aggregate, console, encode, set_enabled};
-use crate::config::{ExporterKind, LensConfig, Signal};
+use super::encode::Cover;
+use super::{
+    BoundHistogram, Counter, Gauge, Histogram, Observations, aggregate, console, encode, exemplar,
+    set_enabled,
+};
+use crate::config::{
+    ExporterKind, HistogramAggregation, LensConfig, Signal, TemporalityPreference,
+};
 use crate::enabled::diagnosis::Diagnosis;
 use crate::enabled::pipeline::Pipeline;
 use crate::enabled::{clock, lock, otlp};
@@ -78,7 +83,7 @@ impl MetricReader {
         config: &LensConfig,
         resource: Vec<u8>,
         client: Option<&Client>,
-        pipeline: Option<&'static Pipeline>,
+        [spans, logs]: [Option<&'static Pipeline>; 2],
     ) -> Result<Option<Self>, SetupError> {
         let target = match (config.metrics_exporter, client) {
             (ExporterKind::Otlp, Some(client)) => {
@@ -92,16 +97,26 @@ impl MetricReader {
             _ => return Ok(None),
         };
         aggregate::CARDINALITY_LIMIT.store(config.metric_cardinality_limit, Ordering::Relaxed);
-        if let Some(pipeline) = pipeline {
-            observe_pipeline(pipeline);
+        let exponential = config.metrics.histogram == HistogramAggregation::Exponential;
+        aggregate::set_exponential(exponential);
+        exemplar::set_filter(config.metrics.exemplars);
+        if let Some(pipeline) = spans {
+            observe_spans(pipeline);
         }
+        if let Some(pipeline) = logs {
+            observe_logs(pipeline);
+        }
+        observe_exports([spans, logs]);
         let shared = Arc::new(Shared::default());
-        let worker = Worker {
+        let start_nanos = clock::now_unix_nanos();
+        let mut worker = Worker {
             shared: Arc::clone(&shared),
             target,
             resource,
             interval: config.metric_interval.max(Duration::from_millis(1)),
-            start_nanos: clock::now_unix_nanos(),
+            preference: config.metrics.temporality,
+            start_nanos,
+            last_nanos: start_nanos,
         };
         std::thread::Builder::new()
             .name("lens-metrics".to_owned())
@@ -139,11 +154,13 @@ struct Worker {
     target: Target,
     resource: Vec<u8>,
     interval: Duration,
+    preference: TemporalityPreference,
     start_nanos: u64,
+    last_nanos: u64,
 }
 
 impl Worker {
-    fn run(&self) {
+    fn run(&mut self) {
         let mut next = Instant::now() + self.interval;
         loop {
             let (ticket, stopping) = {
@@ -172,14 +189,22 @@ impl Worker {
         }
     }
 
-    fn export(&self) {
-        let interval =
-            Interval { start_nanos: self.start_nanos, end_nanos: clock::now_unix_nanos() };
-        let Some(request) = encode::request(&self.resource, interval) else { return };
+    fn export(&mut self) {
+        let cover = Cover {
+            preference: self.preference,
+            start_nanos: self.start_nanos,
+            last_nanos: self.last_nanos,
+            now_nanos: clock::now_unix_nanos(),
+        };
+        self.last_nanos = cover.now_nanos;
+        let Some(request) = encode::request(&self.resource, &cover) else { return };
         match &self.target {
             Target::Otlp(sender, diagnosis) => {
-                if !matches!(self.deliver(sender, request), Outcome::Accepted { .. }) {
-                    EXPORT_FAILURES.add(1, &[]);
+                let before = Instant::now();
+                let outcome = self.deliver(sender, request);
+                record_export(Signal::Metrics, before.elapsed());
+                if !matches!(outcome, Outcome::Accepted { .. }) {
+                    FAILURES.fetch_add(1, Ordering::Relaxed);
                     diagnosis.say(sender);
                 }
             }
@@ -216,12 +241,48 @@ impl Worker {
     }
 }
 
-static EXPORT_FAILURES: Counter =
-    Counter::new(names::EXPORT_FAILURES, "{export}", "Exports that failed");
+/// Exports of metrics that failed.
+static FAILURES: AtomicU64 = AtomicU64::new(0);
 
-fn observe_pipeline(pipeline: &'static Pipeline) {
+/// Upper bounds of what takes from a millisecond to the longest budget.
+const EXPORT_BOUNDS_SECONDS: &[f64] =
+    &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+
+static EXPORT_DURATION: Histogram = Histogram::with_bounds(
+    names::EXPORT_DURATION,
+    "s",
+    "Duration of exports, by signal",
+    EXPORT_BOUNDS_SECONDS,
+);
+
+/// Records how long an export took, whatever became of it.
+pub(in crate::enabled) fn record_export(signal: Signal, took: Duration) {
+    static BOUND: [OnceLock<BoundHistogram>; 3] = [const { OnceLock::new() }; 3];
+    let bound = BOUND[signal as usize].get_or_init(|| {
+        let signal = match signal {
+            Signal::Traces => "traces",
+            Signal::Metrics => "metrics",
+            Signal::Logs => "logs",
+        };
+        EXPORT_DURATION.bind(&[(names::SIGNAL, Value::from_static(signal))])
+    });
+    bound.record(took.as_secs_f64());
+}
+
+fn single<T>(value: T) -> Observations<T> {
+    vec![(Vec::new(), value)]
+}
+
+fn by_reason(snapshot: PipelineSnapshot) -> Observations<u64> {
+    let rejected = (snapshot.rejected > 0).then_some((names::REJECTED, snapshot.rejected));
+    let reasons = snapshot.dropped.into_iter().chain(rejected);
+    reasons
+        .map(|(reason, count)| (vec![(names::REASON, Value::from_static(reason))], count))
+        .collect()
+}
+
+fn observe_spans(pipeline: &'static Pipeline) {
     let snapshot = move || pipeline.snapshot();
-    let single = |count: u64| vec![(Vec::new(), count)];
     Counter::observable(names::SPANS_ENDED, "{span}", "Spans that ended", move || {
         single(snapshot().ended)
     });
@@ -229,20 +290,48 @@ fn observe_pipeline(pipeline: &'static Pipeline) {
         single(snapshot().exported)
     });
     Counter::observable(names::SPANS_DROPPED, "{span}", "Spans lost, by reason", move || {
-        let PipelineSnapshot { rejected, dropped, .. } = snapshot();
-        let rejected = (rejected > 0).then_some(("rejected", rejected));
-        let reasons = dropped.into_iter().chain(rejected);
-        reasons
-            .map(|(reason, count)| (vec![(names::REASON, Value::from_static(reason))], count))
-            .collect()
+        by_reason(snapshot())
     });
     Gauge::observable(names::SPANS_QUEUED, "{span}", "Spans that wait", move || {
-        vec![(Vec::new(), snapshot().queued as f64)]
+        single(snapshot().queued as f64)
     });
     Gauge::observable(names::SPANS_SPOOLED, "{span}", "Spans that wait in files", move || {
-        vec![(Vec::new(), snapshot().spooled as f64)]
+        single(snapshot().spooled as f64)
     });
     Gauge::observable(names::BUFFER_FILL, "1", "Share of the span buffer in use", move || {
-        vec![(Vec::new(), snapshot().buffer_fill)]
+        single(snapshot().buffer_fill)
+    });
+}
+
+fn observe_logs(pipeline: &'static Pipeline) {
+    let snapshot = move || pipeline.snapshot();
+    Counter::observable(names::LOGS_ENDED, "{record}", "Log records made", move || {
+        single(snapshot().ended)
+    });
+    Counter::observable(names::LOGS_EXPORTED, "{record}", "Log records acknowledged", move || {
+        single(snapshot().exported)
+    });
+    Counter::observable(
+        names::LOGS_DROPPED,
+        "{record}",
+        "Log records lost, by reason",
+        move || by_reason(snapshot()),
+    );
+    Gauge::observable(names::LOGS_QUEUED, "{record}", "Log records that wait", move || {
+        single(snapshot().queued as f64)
+    });
+}
+
+fn observe_exports(pipelines: [Option<&'static Pipeline>; 2]) {
+    Counter::observable(names::EXPORT_FAILURES, "{export}", "Exports that failed", move || {
+        let pipelines = pipelines.iter().flatten();
+        let failures: u64 = pipelines.map(|pipeline| pipeline.snapshot().export_failures).sum();
+        single(failures + FAILURES.load(Ordering::Relaxed))
+    });
+    let about = "Measurements that no histogram holds, by reason";
+    Counter::observable(names::MEASUREMENTS_DROPPED, "{measurement}", about, || {
+        let count = aggregate::not_finite();
+        let reason = (names::REASON, Value::from_static(names::NOT_FINITE));
+        if count > 0 { vec![(vec![reason], count)] } else { Vec::new() }
     });
 }

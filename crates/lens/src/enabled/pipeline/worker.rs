@@ -18,8 +18,9 @@ use super::{
     TICK,
 };
 use crate::SetupError;
-use crate::config::BatchSettings;
+use crate::config::{BatchSettings, Signal};
 use crate::enabled::diagnostics::{self, Said};
+use crate::enabled::metrics::reader::record_export;
 use crate::enabled::otlp::{OtlpBatches, OtlpOutcome, OtlpTicket};
 use crate::enabled::raw::mapping::Mapping;
 use crate::enabled::raw::ring::{Memory as _, Reader};
@@ -373,7 +374,9 @@ impl Worker {
     }
 
     fn settle(&mut self, outcome: OtlpOutcome) {
-        let Some(InFlight { load, .. }) = self.in_flight.take() else { return };
+        let Some(InFlight { load, since, .. }) = self.in_flight.take() else { return };
+        let signal = if self.pipeline.kind.is_logs() { Signal::Logs } else { Signal::Traces };
+        record_export(signal, since.elapsed());
         if !matches!(outcome, OtlpOutcome::Exported { rejected: 0 })
             && let Some(otlp) = &self.otlp
         {
