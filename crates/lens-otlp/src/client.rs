@@ -8,6 +8,7 @@ mod connection;
 mod request;
 mod response;
 mod retry;
+mod roots;
 mod send;
 mod tls;
 mod trouble;
@@ -69,7 +70,7 @@ pub struct Target {
     pub timeout: Duration,
     /// Compress bodies.
     pub gzip: bool,
-    /// PEM file of trusted certificates instead of the built-in roots.
+    /// PEM file of trusted certificates instead of those that the machine trusts.
     pub certificate: Option<PathBuf>,
     /// PEM files of the client's certificate chain and key.
     pub client_identity: Option<(PathBuf, PathBuf)>,

@@ -262,6 +262,27 @@ fn tls_is_spoken_to_a_receiver_of_a_trusted_authority() {
     assert_eq!(sink.counts().spans, 4);
 }
 
+/// Guarantees: what the machine trusts is trusted. A variable holds for a whole process, so the test runs itself again.
+#[test]
+fn receiver_of_an_authority_that_the_machine_trusts_is_trusted() {
+    const ENDPOINT: &str = "LENS_TEST_ENDPOINT";
+    if let Ok(endpoint) = std::env::var(ENDPOINT) {
+        let sender = open(target(&endpoint, Protocol::Grpc));
+        assert_eq!(sender.send(request(1)), ACCEPTED, "{:?}", sender.take_trouble());
+        return;
+    }
+    let (authority, sink) = (Authority::new(), OtlpSink::start().expect("a sink"));
+    let front = TlsFront::start(&authority, sink.addresses().0, false);
+    let output = std::process::Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "receiver_of_an_authority_that_the_machine_trusts_is_trusted"])
+        .env(ENDPOINT, format!("https://localhost:{}", front.port()))
+        .env("SSL_CERT_FILE", authority.certificate())
+        .output()
+        .expect("a child");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert_eq!(sink.counts().spans, 1);
+}
+
 #[test]
 fn receiver_of_an_unknown_authority_is_not_trusted() {
     let (authority, sink) = (Authority::new(), OtlpSink::start().expect("a sink"));

@@ -162,7 +162,7 @@ pub struct OtlpSettings {
     pub timeout: Duration,
     /// Compress bodies.
     pub gzip: bool,
-    /// PEM file of trusted certificates instead of the built-in roots.
+    /// PEM file of trusted certificates instead of those that the machine trusts.
     pub certificate: Option<PathBuf>,
     /// PEM files of the client's certificate chain and key.
     pub client_identity: Option<(PathBuf, PathBuf)>,

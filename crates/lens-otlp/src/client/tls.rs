@@ -11,7 +11,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
 use super::connection::Noting;
-use super::{Protocol, Target, TargetError};
+use super::{Protocol, Target, TargetError, roots};
 
 pub(super) struct Connector {
     connector: TlsConnector,
@@ -50,7 +50,7 @@ impl Connector {
                     roots.add(certificate).map_err(|error| certificate_error(path, error))?;
                 }
             }
-            None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+            None => roots = roots::trusted(|name| std::env::var_os(name)),
         }
         let provider = Arc::new(crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
