@@ -132,7 +132,7 @@ fn resource_attributes(
     };
     put(semconv::SERVICE_VERSION, env!("CARGO_PKG_VERSION").into());
     if let Some(text) = resolved.standard.resource_attributes.value.as_deref() {
-        for (key, value) in lens::config::parse_key_values(text) {
+        for (key, value) in lens::config::parse_resource_attributes(text).unwrap_or_default() {
             // It went into the base of `service.name` already.
             if key != semconv::SERVICE_NAME {
                 put(&key, value.into());

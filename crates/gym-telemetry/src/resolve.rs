@@ -137,6 +137,8 @@ pub struct Resolved {
     pub faults: Vec<Fault>,
     /// Standard variables that cannot be read: the next layer decided.
     pub ignored: Vec<Fault>,
+    /// Sentences about settings that are used and will not do what was meant.
+    pub cautions: Vec<String>,
 }
 
 /// Decides every setting from an environment and a block.
@@ -280,6 +282,7 @@ pub fn resolve(env: &BTreeMap<String, String>, block: &TelemetryConfig) -> Resol
         standard: standard::resolve(&mut at),
         faults: std::mem::take(&mut at.faults),
         ignored: std::mem::take(&mut at.ignored),
+        cautions: std::mem::take(&mut at.cautions),
     }
 }
 
@@ -303,9 +306,10 @@ impl Resolved {
         Some(format!("telemetry is off: {}", reasons.join("; ")))
     }
 
-    /// One sentence for each standard variable that was ignored.
+    /// One sentence for each standard variable that was ignored, and for each setting that cannot work.
     pub fn ignored_warnings(&self) -> Vec<String> {
-        self.ignored.iter().map(|fault| format!("{fault}; it is ignored")).collect()
+        let ignored = self.ignored.iter().map(|fault| format!("{fault}; it is ignored"));
+        ignored.chain(self.cautions.iter().cloned()).collect()
     }
 
     /// `service.name` of a process that serves an instance, or of one that does not.

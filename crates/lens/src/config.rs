@@ -14,11 +14,13 @@ use std::time::Duration;
 
 use crate::Value;
 
-pub use endpoint::{Signal, default_endpoint, signal_url};
+pub use endpoint::{Signal, default_endpoint, doubled_path, signal_url};
 pub use export::{ExportCandidate, ExportSettings};
+pub use from_env::{
+    ConfigWarning, RESOURCE_ATTRIBUTES_EXPECTED, parse_bool, parse_headers,
+    parse_resource_attributes,
+};
 pub use metrics::{ExemplarFilter, HistogramAggregation, MetricSettings, TemporalityPreference};
-
-pub use from_env::{ConfigWarning, parse_bool, parse_headers, parse_key_values};
 
 /// Everything telemetry needs to know.
 #[derive(Clone, Debug)]

@@ -16,6 +16,8 @@ pub(super) struct Layers<'a> {
     defaults: TelemetryConfig,
     pub(super) faults: Vec<Fault>,
     pub(super) ignored: Vec<Fault>,
+    /// What is taken as it is and will not do what was meant.
+    pub(super) cautions: Vec<String>,
 }
 
 impl<'a> Layers<'a> {
@@ -26,6 +28,7 @@ impl<'a> Layers<'a> {
             defaults: TelemetryConfig::default(),
             faults: Vec::new(),
             ignored: Vec::new(),
+            cautions: Vec::new(),
         }
     }
 

@@ -91,11 +91,56 @@ pub(super) fn resolve(at: &mut Layers<'_>) -> Otlp {
         block.otlp_endpoint.clone().map(Some),
         None,
     );
-    Otlp {
+    let otlp = Otlp {
         traces: signal(at, Signal::Traces, &base_endpoint),
         metrics: signal(at, Signal::Metrics, &base_endpoint),
         logs: signal(at, Signal::Logs, &base_endpoint),
         base_endpoint,
+    };
+    let mut cautions: Vec<String> = Vec::new();
+    for signal in Signal::ALL {
+        for caution in cautions_of(&otlp, signal) {
+            if !cautions.contains(&caution) {
+                cautions.push(caution);
+            }
+        }
+    }
+    at.cautions.extend(cautions);
+    otlp
+}
+
+/// What cannot do what was meant.
+fn cautions_of(otlp: &Otlp, signal: Signal) -> Vec<String> {
+    let mut cautions = Vec::new();
+    let of = otlp.of(signal);
+    if let Some(base) = &otlp.base_endpoint.value
+        && of.endpoint.origin == otlp.base_endpoint.origin
+        && let Some(problem) =
+            lens::config::doubled_path(base.expose(), lens_protocol(of.protocol.value))
+    {
+        cautions.push(format!("{} {problem}", setting(otlp.base_endpoint.origin, "otlp_endpoint")));
+    }
+    match (&of.client_certificate, &of.client_key) {
+        (certificate, Sourced { value: None, .. }) if certificate.value.is_some() => {
+            cautions.push(half(certificate.origin, env_vars::OTEL_EXPORTER_OTLP_CLIENT_KEY));
+        }
+        (Sourced { value: None, .. }, key) if key.value.is_some() => {
+            cautions.push(half(key.origin, env_vars::OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE));
+        }
+        _ => {}
+    }
+    cautions
+}
+
+fn half(origin: Origin, missing: &str) -> String {
+    format!("{} has no effect without {missing}", setting(origin, "client certificate"))
+}
+
+/// How a person wrote the setting.
+fn setting(origin: Origin, key: &str) -> String {
+    match origin {
+        Origin::Variable(name) => name.to_owned(),
+        _ => format!("telemetry.{key}"),
     }
 }
 

@@ -3,7 +3,8 @@
 //! Defaults are those of the pipeline that obeys them, so that what is shown is what is used.
 
 use lens::config::{
-    ExemplarFilter, HistogramAggregation, LensConfig, Sampler, TemporalityPreference,
+    ExemplarFilter, HistogramAggregation, LensConfig, RESOURCE_ATTRIBUTES_EXPECTED, Sampler,
+    TemporalityPreference, parse_resource_attributes,
 };
 
 use super::layers::Layers;
@@ -118,13 +119,19 @@ pub(super) fn resolve(at: &mut Layers<'_>) -> Standard {
         at.maybe(&[env_vars::OTEL_TRACES_SAMPLER_ARG])
     };
     Standard {
-        resource_attributes: at.maybe(&[env_vars::OTEL_RESOURCE_ATTRIBUTES]),
+        resource_attributes: at.standard(
+            &[env_vars::OTEL_RESOURCE_ATTRIBUTES],
+            |text| parse_resource_attributes(text).map(|_| Some(text.trim().to_owned())),
+            RESOURCE_ATTRIBUTES_EXPECTED,
+            None,
+            None,
+        ),
         traces_sampler,
         traces_sampler_arg,
         propagators: at.standard(
             &[env_vars::OTEL_PROPAGATORS],
-            |text| Some(text.trim().to_ascii_lowercase()),
-            "a list of propagators",
+            parse_propagators,
+            "a list of tracecontext and baggage, or none",
             None,
             "tracecontext,baggage".to_owned(),
         ),
@@ -153,9 +160,15 @@ pub(super) fn resolve(at: &mut Layers<'_>) -> Standard {
     }
 }
 
+fn parse_propagators(text: &str) -> Option<String> {
+    let text = text.trim().to_ascii_lowercase();
+    let is_known = |name: &str| matches!(name.trim(), "tracecontext" | "baggage" | "none" | "");
+    text.split(',').all(is_known).then_some(text)
+}
+
 /// One value of `key=value,…`.
 pub(super) fn resource_attribute(text: &str, key: &str) -> Option<String> {
-    lens::config::parse_key_values(text)
+    parse_resource_attributes(text)?
         .into_iter()
         .find(|(name, value)| name == key && !value.is_empty())
         .map(|(_, value)| value)

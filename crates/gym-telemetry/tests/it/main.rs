@@ -7,6 +7,7 @@ mod groups;
 mod handover;
 mod lifecycle;
 mod names;
+mod otlp;
 mod precedence;
 mod rows;
 

@@ -50,3 +50,20 @@ pub fn signal_url(base: &str, protocol: Protocol, signal: Signal) -> String {
         }
     }
 }
+
+/// What is wrong with a base endpoint that holds the path of a signal already; `None` when it does not.
+///
+/// The rest of a sentence that begins with the name of the setting.
+pub fn doubled_path(base: &str, protocol: Protocol) -> Option<String> {
+    if protocol == Protocol::Grpc {
+        return None;
+    }
+    let base = base.trim().trim_end_matches('/');
+    let signals = [Signal::Traces, Signal::Metrics, Signal::Logs];
+    let signal = signals.into_iter().find(|signal| base.ends_with(signal.http_path()))?;
+    let (path, own) = (signal.http_path(), signal.env_name());
+    Some(format!(
+        "ends in {path}, and the path of each signal is added to it, so that nothing arrives: \
+         leave {path} out, or give it as OTEL_EXPORTER_OTLP_{own}_ENDPOINT"
+    ))
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{
     BatchSettings, ExemplarFilter, ExportSettings, ExporterKind, HistogramAggregation, LensConfig,
     MetricSettings, OtlpSettings, Propagators, Protocol, Sampler, Signal, SpanLimits,
-    TemporalityPreference, default_endpoint, signal_url,
+    TemporalityPreference, default_endpoint, doubled_path, signal_url,
 };
 use crate::env_vars as vars;
 
@@ -17,13 +17,19 @@ use crate::env_vars as vars;
 pub struct ConfigWarning {
     /// The variable.
     pub variable: String,
-    /// What was expected.
-    pub expected: String,
+    /// What is wrong with it, as the rest of a sentence that begins with its name.
+    pub problem: String,
+}
+
+impl ConfigWarning {
+    fn ignored(variable: &str, expected: &str) -> Self {
+        Self { variable: variable.to_owned(), problem: format!("is ignored: expected {expected}") }
+    }
 }
 
 impl fmt::Display for ConfigWarning {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} is ignored: expected {}", self.variable, self.expected)
+        write!(formatter, "{} {}", self.variable, self.problem)
     }
 }
 
@@ -36,8 +42,42 @@ pub fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// `key=value,…` with percent-encoded values, as in `OTEL_RESOURCE_ATTRIBUTES`; malformed pairs are skipped.
-pub fn parse_key_values(text: &str) -> Vec<(String, String)> {
+/// What [`parse_resource_attributes`] takes.
+pub const RESOURCE_ATTRIBUTES_EXPECTED: &str =
+    "key=value,… with both percent-encoded; one pair that is not discards all";
+
+/// `key=value,…` with percent-encoded keys and values, as in `OTEL_RESOURCE_ATTRIBUTES`; later pairs of a key win.
+///
+/// `None` when any part is malformed: the specification discards the variable then.
+pub fn parse_resource_attributes(text: &str) -> Option<Vec<(String, String)>> {
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=')?;
+        let (key, value) = (strictly_decoded(key.trim())?, strictly_decoded(value.trim())?);
+        if key.is_empty() {
+            return None;
+        }
+        pairs.retain(|(known, _)| *known != key);
+        pairs.push((key, value));
+    }
+    Some(pairs)
+}
+
+/// The decoded text; `None` when an escape is none, or when it is no UTF-8.
+fn strictly_decoded(text: &str) -> Option<String> {
+    let is_escape = |rest: &str| {
+        rest.as_bytes().get(..2).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit))
+    };
+    if !text.split('%').skip(1).all(is_escape) {
+        return None;
+    }
+    let decoded = percent_decode(text);
+    // What is no UTF-8 comes back as it was.
+    (decoded != text || !text.contains('%')).then_some(decoded)
+}
+
+/// `key=value,…` with percent-encoded values; malformed pairs are skipped.
+fn parse_key_values(text: &str) -> Vec<(String, String)> {
     text.split(',')
         .filter_map(|pair| {
             let (key, value) = pair.split_once('=')?;
@@ -81,6 +121,8 @@ fn percent_decode(text: &str) -> String {
     String::from_utf8(out).unwrap_or_else(|_| text.to_owned())
 }
 
+const BOOL_EXPECTED: &str = "a boolean (1 true yes on, 0 false no off)";
+
 struct Env<'a> {
     map: &'a BTreeMap<String, String>,
     prefixes: &'a [&'a str],
@@ -102,8 +144,7 @@ impl<'a> Env<'a> {
         let text = self.get(name)?;
         let value = parse(text);
         if value.is_none() {
-            self.warnings
-                .push(ConfigWarning { variable: name.to_owned(), expected: expected.to_owned() });
+            self.warnings.push(ConfigWarning::ignored(name, expected));
         }
         value
     }
@@ -124,7 +165,7 @@ impl<'a> Env<'a> {
     }
 
     fn boolean(&mut self, suffix: &str) -> Option<bool> {
-        self.prefixed(suffix, "a boolean (1 true yes on, 0 false no off)", parse_bool)
+        self.prefixed(suffix, BOOL_EXPECTED, parse_bool)
     }
 
     fn millis(&mut self, name: &str) -> Option<Duration> {
@@ -156,14 +197,20 @@ impl<'a> Env<'a> {
                 let base = self
                     .get(vars::OTEL_EXPORTER_OTLP_ENDPOINT)
                     .unwrap_or(default_endpoint(settings.protocol));
+                if let Some(problem) = doubled_path(base, settings.protocol) {
+                    let variable = vars::OTEL_EXPORTER_OTLP_ENDPOINT.to_owned();
+                    let warning = ConfigWarning { variable, problem };
+                    if !self.warnings.contains(&warning) {
+                        self.warnings.push(warning);
+                    }
+                }
                 signal_url(base, settings.protocol, signal)
             }
         };
         if !settings.endpoint.contains("://") {
             let insecure = self
                 .signal_name(signal, vars::OTEL_EXPORTER_OTLP_INSECURE)
-                .and_then(|name| self.get(&name))
-                .and_then(parse_bool)
+                .and_then(|name| self.parsed(&name, BOOL_EXPECTED, parse_bool))
                 .unwrap_or(false);
             let scheme = if insecure { "http" } else { "https" };
             settings.endpoint = format!("{scheme}://{}", settings.endpoint);
@@ -175,7 +222,7 @@ impl<'a> Env<'a> {
             settings.timeout = self.millis(&name).unwrap_or(settings.timeout);
         }
         if let Some(name) = self.signal_name(signal, vars::OTEL_EXPORTER_OTLP_COMPRESSION) {
-            let parse = |text: &str| match text {
+            let parse = |text: &str| match text.to_ascii_lowercase().as_str() {
                 "gzip" => Some(true),
                 "none" => Some(false),
                 _ => None,
@@ -186,8 +233,29 @@ impl<'a> Env<'a> {
             env.signal_name(signal, general).and_then(|name| env.get(&name)).map(PathBuf::from)
         };
         settings.certificate = path(self, vars::OTEL_EXPORTER_OTLP_CERTIFICATE);
-        settings.client_identity = path(self, vars::OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE)
-            .zip(path(self, vars::OTEL_EXPORTER_OTLP_CLIENT_KEY));
+        let certificate = path(self, vars::OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE);
+        let key = path(self, vars::OTEL_EXPORTER_OTLP_CLIENT_KEY);
+        let halves = [
+            (
+                vars::OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE,
+                certificate.is_some(),
+                vars::OTEL_EXPORTER_OTLP_CLIENT_KEY,
+            ),
+            (
+                vars::OTEL_EXPORTER_OTLP_CLIENT_KEY,
+                key.is_some(),
+                vars::OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE,
+            ),
+        ];
+        if certificate.is_some() != key.is_some() {
+            for (variable, _, missing) in halves.into_iter().filter(|(_, is_set, _)| *is_set) {
+                let warning = ConfigWarning::ignored(variable, &format!("{missing} beside it"));
+                if !self.warnings.contains(&warning) {
+                    self.warnings.push(warning);
+                }
+            }
+        }
+        settings.client_identity = certificate.zip(key);
         settings
     }
 
@@ -227,16 +295,19 @@ impl LensConfig {
     ) -> (Self, Vec<ConfigWarning>) {
         let mut env = Env { map, prefixes, warnings: Vec::new() };
         let mut config = Self::default();
-        let killed =
-            env.get(vars::OTEL_SDK_DISABLED).is_some_and(|text| text.eq_ignore_ascii_case("true"));
+        let killed = env.parsed(vars::OTEL_SDK_DISABLED, BOOL_EXPECTED, parse_bool);
+        let killed = killed.unwrap_or(false);
         config.enabled = env.boolean(vars::suffix::ENABLED).unwrap_or(false) && !killed;
-        if let Some(text) = env.get(vars::OTEL_RESOURCE_ATTRIBUTES) {
-            for (key, value) in parse_key_values(text) {
-                if key == crate::semconv::SERVICE_NAME {
-                    config.service_name = value;
-                } else {
-                    config.resource_attributes.push((key, value.into()));
-                }
+        let attributes = env.parsed(
+            vars::OTEL_RESOURCE_ATTRIBUTES,
+            RESOURCE_ATTRIBUTES_EXPECTED,
+            parse_resource_attributes,
+        );
+        for (key, value) in attributes.unwrap_or_default() {
+            if key == crate::semconv::SERVICE_NAME {
+                config.service_name = value;
+            } else {
+                config.resource_attributes.push((key, value.into()));
             }
         }
         if let Some(name) = env.get(vars::OTEL_SERVICE_NAME) {
@@ -340,10 +411,10 @@ fn read_propagators(env: &mut Env<'_>) -> Propagators {
             "tracecontext" => chosen.trace_context = true,
             "baggage" => chosen.baggage = true,
             "none" => {}
-            _ => env.warnings.push(ConfigWarning {
-                variable: vars::OTEL_PROPAGATORS.to_owned(),
-                expected: format!("tracecontext, baggage or none, not {name:?}"),
-            }),
+            _ => env.warnings.push(ConfigWarning::ignored(
+                vars::OTEL_PROPAGATORS,
+                &format!("tracecontext, baggage or none, not {name:?}"),
+            )),
         }
     }
     chosen
@@ -416,7 +487,7 @@ mod tests {
     fn kill_switches_win_over_everything() {
         let on = ("NEMO_GYM_OTEL_ENABLED", "1");
         assert!(!config(&[on, ("OTEL_SDK_DISABLED", "true")]).enabled);
-        assert!(config(&[on, ("OTEL_SDK_DISABLED", "1")]).enabled, "only `true` disables");
+        assert!(!config(&[on, ("OTEL_SDK_DISABLED", "1")]).enabled);
         let killed = [on, ("OTEL_TRACES_EXPORTER", "none"), ("NEMO_GYM_OTEL_EXPORTER", "console")];
         let config = config(&killed);
         assert_eq!(config.traces_exporter, ExporterKind::None);
@@ -476,12 +547,66 @@ mod tests {
 
     #[test]
     fn service_name_wins_over_resource_attributes() {
-        let attributes = ("OTEL_RESOURCE_ATTRIBUTES", "service.name=a,team=x%2Cy, broken ,=z");
+        let attributes = ("OTEL_RESOURCE_ATTRIBUTES", "service.name=a,team=x%2Cy");
         assert_eq!(config(&[attributes]).service_name, "a");
         let both = config(&[attributes, ("OTEL_SERVICE_NAME", "b")]);
         assert_eq!(both.service_name, "b");
         assert_eq!(both.resource_attributes.len(), 1);
         assert_eq!(both.resource_attributes[0].0, "team");
+    }
+
+    #[test]
+    fn resource_attributes_are_decoded_and_one_bad_pair_discards_all() {
+        let read = |text| {
+            let map = [("OTEL_RESOURCE_ATTRIBUTES".to_owned(), String::from(text))].into();
+            let (config, warnings) = LensConfig::from_env_map(&map, &[]);
+            let attributes = config.resource_attributes.into_iter();
+            let pairs: Vec<String> =
+                attributes.map(|(key, value)| format!("{key}={value:?}")).collect();
+            (pairs, warnings.len())
+        };
+        let decoded = [r#"team x=String("a,b")"#, r#"b=String("ü")"#].map(str::to_owned).to_vec();
+        assert_eq!(read("team%20x=a%2Cb, b=%C3%BC ,"), (decoded, 0));
+        for text in ["x=%ZZ,y=1", "x=%4", "x,y=1", "=1,y=1", "y=1,x=%FF"] {
+            assert_eq!(read(text), (Vec::new(), 1), "{text}");
+        }
+    }
+
+    #[test]
+    fn settings_of_which_half_is_missing_or_that_cannot_be_are_told_once() {
+        let said = |variables: &[(&str, &str)]| {
+            let map =
+                variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            let (_, warnings) = LensConfig::from_env_map(&map.collect(), &[]);
+            warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let half = said(&[("OTEL_EXPORTER_OTLP_CLIENT_KEY", "k.pem")]);
+        assert_eq!(
+            half,
+            [
+                "OTEL_EXPORTER_OTLP_CLIENT_KEY is ignored: expected OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE beside it"
+            ]
+        );
+        let bare =
+            [("OTEL_EXPORTER_OTLP_ENDPOINT", "h:4317"), ("OTEL_EXPORTER_OTLP_INSECURE", "perhaps")];
+        assert!(
+            said(&bare)[0].starts_with("OTEL_EXPORTER_OTLP_INSECURE is ignored"),
+            "{:?}",
+            said(&bare)
+        );
+        assert_eq!(said(&[("OTEL_EXPORTER_OTLP_COMPRESSION", "GZIP")]), Vec::<String>::new());
+        assert_eq!(said(&[("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "zstd")]).len(), 1);
+        let doubled = [
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://h:4318/v1/traces/"),
+        ];
+        let said_of_it = said(&doubled);
+        assert_eq!(said_of_it.len(), 1, "{said_of_it:?}");
+        assert!(
+            said_of_it[0].contains("OTEL_EXPORTER_OTLP_ENDPOINT ends in /v1/traces"),
+            "{said_of_it:?}"
+        );
+        assert_eq!(said(&doubled[1..]), Vec::<String>::new(), "gRPC adds no path");
     }
 
     #[test]
