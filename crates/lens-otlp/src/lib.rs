@@ -7,6 +7,7 @@
 
 mod base64;
 pub mod encode;
+pub mod event;
 pub mod json;
 pub mod metrics;
 pub mod split;

@@ -183,6 +183,40 @@ pub trait AttributeValue {}
 
 impl<T> AttributeValue for T {}
 
+/// Attributes that many spans have in common; none in this build.
+#[derive(Clone, Debug, Default)]
+pub struct AttributeSet(());
+
+impl AttributeSet {
+    /// An empty set.
+    #[inline(always)]
+    pub const fn new(_attributes: &[(&'static str, Value)]) -> Self {
+        Self(())
+    }
+}
+
+/// A moment that nobody measures from.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment(());
+
+impl Moment {
+    /// Nothing.
+    #[inline(always)]
+    pub const fn now() -> Self {
+        Self(())
+    }
+    /// Zero.
+    #[inline(always)]
+    pub const fn nanos_until(self, _later: Self) -> u64 {
+        0
+    }
+    /// Zero.
+    #[inline(always)]
+    pub const fn unix_nanos(self) -> u64 {
+        0
+    }
+}
+
 /// A span that never exists.
 #[derive(Debug, Default)]
 pub struct Span(());
@@ -278,6 +312,18 @@ impl Span {
         _attributes: &[(&'static str, Value)],
     ) {
     }
+    /// Does nothing.
+    #[inline(always)]
+    pub fn event_of_numbers(
+        &mut self,
+        _name: &'static str,
+        _unix_nanos: u64,
+        _attributes: &[(&'static str, i64)],
+    ) {
+    }
+    /// Does nothing.
+    #[inline(always)]
+    pub fn set_all(&mut self, _set: &AttributeSet) {}
     /// Does nothing.
     #[inline(always)]
     pub fn link(&mut self, _context: SpanContext) {}
@@ -401,6 +447,30 @@ impl Context {
     #[inline(always)]
     pub fn extract<'a>(_get: impl Fn(&str) -> Option<&'a str>) -> Self {
         Self(())
+    }
+    /// The empty context.
+    #[inline(always)]
+    pub const fn from_header_values(
+        _traceparent: Option<&[u8]>,
+        _tracestate: Option<&[u8]>,
+        _baggage: Option<&[u8]>,
+    ) -> Self {
+        Self(())
+    }
+    /// `None`.
+    #[inline(always)]
+    pub const fn traceparent(&self) -> Option<[u8; 55]> {
+        None
+    }
+    /// `None`.
+    #[inline(always)]
+    pub const fn tracestate(&self) -> Option<&str> {
+        None
+    }
+    /// `None`.
+    #[inline(always)]
+    pub const fn baggage_text(&self) -> Option<&str> {
+        None
     }
     /// Does nothing.
     #[inline(always)]

@@ -1,5 +1,6 @@
 //! The face with telemetry.
 
+mod attribute_set;
 mod attributes;
 mod clock;
 mod console;
@@ -12,6 +13,7 @@ mod future;
 mod group;
 mod guard;
 mod handle;
+mod hex;
 mod ids;
 mod limited;
 #[cfg(feature = "log")]
@@ -19,9 +21,11 @@ mod log_bridge;
 pub mod logs;
 mod message;
 pub mod metrics;
+mod moment;
 mod otlp;
 mod outcome;
 mod pipeline;
+mod plain_baggage;
 mod propagation;
 mod raw;
 mod recording;
@@ -35,6 +39,7 @@ mod thread;
 mod tracing_layer;
 mod value;
 
+pub use attribute_set::AttributeSet;
 pub use attributes::AttributeValue;
 pub use clock::now_unix_nanos;
 pub use context::{Context, ContextGuard, SpanContext, promote_baggage_keys};
@@ -47,6 +52,7 @@ pub use handle::{TelemetryHandle, setup_telemetry, setup_telemetry_with};
 pub use ids::{SpanId, TraceId};
 #[cfg(feature = "log")]
 pub use log_bridge::LogBridge;
+pub use moment::Moment;
 pub use pipeline::leftovers;
 pub use pipeline::{ExportOutcome, InMemorySpans, SpanBatch, SpanExporter};
 pub use recover::spools;

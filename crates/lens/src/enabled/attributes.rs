@@ -39,7 +39,7 @@ pub(super) fn cut_strings(value: &Value, chars: usize) -> Value {
     }
 }
 
-/// Which of 256 bits a key has: its length and last bytes tell most keys apart.
+/// Which of 256 bits a key has: its length, first byte and last bytes tell most keys apart.
 ///
 /// Inlined into the site, where the key is known and this becomes a constant.
 #[inline(always)]
@@ -49,8 +49,18 @@ pub(super) fn bit(key: &str) -> u8 {
         Some(tail) => u64::from_le_bytes(*tail),
         None => bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)),
     };
-    let mixed = (number ^ (bytes.len() as u64) << 56).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let first = bytes.first().copied().unwrap_or_default();
+    let number = number ^ (bytes.len() as u64) << 56 ^ u64::from(first) << 48;
+    // An odd number with which no two keys of a request's spans fall together.
+    let mixed = number.wrapping_mul(0xdcf4_bb99_f4be_a973);
     (mixed >> 56) as u8
+}
+
+/// Notes a key.
+#[inline]
+pub(super) fn mark(seen: &mut [u64; 4], key: &str) {
+    let bit = bit(key);
+    seen[usize::from(bit >> 6)] |= 1 << (bit & 63);
 }
 
 /// Attributes as `Span.attributes` fields, to be copied into each span below a context. Keys are unique.
@@ -61,6 +71,11 @@ pub(super) struct AttributeBytes {
 }
 
 impl AttributeBytes {
+    /// Of fields with keys that differ, and what [`mark`] made of these.
+    pub(super) fn of_fields(bytes: Vec<u8>, seen: [u64; 4]) -> Self {
+        Self { bytes, seen }
+    }
+
     /// The fields.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -83,8 +98,7 @@ impl AttributeBytes {
             }
         }
         put_key_value(&mut self.bytes, SPAN_ATTRIBUTES, key, value);
-        let bit = bit(key);
-        self.seen[usize::from(bit >> 6)] |= 1 << (bit & 63);
+        mark(&mut self.seen, key);
     }
 }
 

@@ -189,6 +189,12 @@ impl Ticks {
     }
 }
 
+/// Whether the counter's rate is known.
+#[inline]
+pub(super) fn is_set() -> bool {
+    CLOCK.is_set()
+}
+
 /// Nanoseconds since the epoch, by the clock that stamps spans.
 pub fn now_unix_nanos() -> u64 {
     if CLOCK.is_set() { Ticks::now().unix_nanos() } else { wall_nanos() }

@@ -3,12 +3,15 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use super::attributes::{AttributeBytes, cut};
+use super::attributes::{self, AttributeBytes};
 use super::current::{self, Depth};
 use super::ids::{SpanId, TraceId};
+use super::plain_baggage::Promoted;
+use super::raw::published::Published;
 use super::span::Span;
+use super::{lock, plain_baggage};
 
 /// What identifies a span across processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,20 +103,10 @@ impl Baggage {
         }
     }
 
-    /// Every key with its value.
-    fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
-        let (text, entries): (&str, &[BaggageEntry]) = match self {
-            Self::Plain(text) => (text, &[]),
-            Self::Entries(entries) => ("", entries),
-        };
-        let plain = text.split(',').filter_map(|member| member.split_once('='));
-        plain.chain(entries.iter().map(|entry| (&*entry.key, entry.value.as_str())))
-    }
-
     pub(super) fn into_entries(self) -> Vec<BaggageEntry> {
         match self {
             Self::Entries(entries) => entries,
-            plain @ Self::Plain(_) => {
+            Self::Plain(text) => {
                 let entry = |(key, value): (&str, &str)| BaggageEntry {
                     key: match promoted_key(key) {
                         Some(key) => Cow::Borrowed(key),
@@ -122,7 +115,7 @@ impl Baggage {
                     value: value.to_owned(),
                     metadata: String::new(),
                 };
-                plain.pairs().map(entry).collect()
+                text.split(',').filter_map(|member| member.split_once('=')).map(entry).collect()
             }
         }
     }
@@ -152,6 +145,15 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(tracestate: Option<Box<str>>, baggage: Baggage) -> Self {
         let attributes = promoted_attributes(&baggage);
+        Self::read(tracestate, baggage, attributes)
+    }
+
+    /// Of baggage whose promoted entries are encoded already.
+    pub(super) fn read(
+        tracestate: Option<Box<str>>,
+        baggage: Baggage,
+        attributes: AttributeBytes,
+    ) -> Self {
         Self { tracestate, baggage, attributes, baggage_text: OnceLock::new() }
     }
 
@@ -160,41 +162,58 @@ impl Shared {
     }
 }
 
-static PROMOTED: RwLock<Vec<&'static str>> = RwLock::new(Vec::new());
+static PROMOTED: Published<Vec<Promoted>> = Published::nothing();
 
 /// Baggage entries of these keys become attributes of every span started below them.
 ///
 /// A value of a key that ends in `.index` becomes an integer if it looks like one. Holds for contexts made later.
 pub fn promote_baggage_keys(keys: &'static [&'static str]) {
-    let mut promoted = PROMOTED.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+    static CHANGES: Mutex<()> = Mutex::new(());
+    let _alone = lock(&CHANGES);
+    let mut promoted = promoted_keys().to_vec();
     for key in keys {
-        if !promoted.contains(key) {
-            promoted.push(key);
+        if promoted.iter().all(|known| known.key != *key) {
+            promoted.push(Promoted::new(key));
         }
     }
+    if promoted.len() > promoted_keys().len() {
+        PROMOTED.set(Box::leak(Box::new(promoted)));
+    }
+}
+
+/// In the order of their promotion.
+#[inline]
+pub(super) fn promoted_keys() -> &'static [Promoted] {
+    PROMOTED.get().map_or(&[], Vec::as_slice)
 }
 
 /// The promoted key that reads like `key`, so that the keys of every rollout are not copied.
 pub(super) fn promoted_key(key: &str) -> Option<&'static str> {
-    let promoted = PROMOTED.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-    promoted.iter().copied().find(|known| *known == key)
+    promoted_keys().iter().map(|known| known.key).find(|known| *known == key)
 }
 
-fn promoted_attributes(baggage: &Baggage) -> AttributeBytes {
-    let mut attributes = AttributeBytes::default();
-    if baggage.is_empty() {
-        return attributes;
-    }
-    let value_chars = super::handle::span_limits().attribute_value_chars;
-    let promoted = PROMOTED.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-    for (key, value) in baggage.pairs().filter(|(key, _)| promoted.contains(key)) {
-        let number = key.ends_with(".index").then(|| value.parse::<i64>().ok()).flatten();
-        match number {
-            Some(number) => attributes.put(key, &number),
-            None => attributes.put(key, cut(value, value_chars)),
+/// Characters of a promoted entry's value at most.
+#[inline]
+pub(super) fn promoted_chars() -> usize {
+    super::handle::span_limits().attribute_value_chars
+}
+
+pub(super) fn promoted_attributes(baggage: &Baggage) -> AttributeBytes {
+    let entries = match baggage {
+        Baggage::Plain(text) => {
+            return plain_baggage::read(text, promoted_keys()).unwrap_or_default();
+        }
+        Baggage::Entries(entries) => entries,
+    };
+    let (mut fields, mut seen) = (Vec::new(), [0; 4]);
+    // Of repeated keys none is left in entries.
+    for entry in entries {
+        if let Some(promoted) = promoted_keys().iter().find(|known| known.key == entry.key) {
+            promoted.put(&mut fields, &entry.value, promoted_chars());
+            attributes::mark(&mut seen, promoted.key);
         }
     }
-    attributes
+    AttributeBytes::of_fields(fields, seen)
 }
 
 /// Where work belongs: the current span (maybe of another process), tracestate and baggage.
@@ -273,22 +292,38 @@ impl Context {
             Some(shared) => (shared.tracestate.clone(), shared.baggage.clone()),
             None => (None, Baggage::default()),
         };
-        let baggage = if baggage.is_empty() {
-            Baggage::of(entries)
+        let shared = if baggage.is_empty() {
+            let (baggage, attributes) = Baggage::of(entries);
+            Shared::read(tracestate, baggage, attributes)
         } else {
             let mut all = baggage.into_entries();
             for (key, value) in entries {
                 put_entry(&mut all, key, value);
             }
-            Baggage::Entries(all)
+            Shared::new(tracestate, Baggage::Entries(all))
         };
-        Self { span: self.span, shared: Some(Arc::new(Shared::new(tracestate, baggage))) }
+        Self { span: self.span, shared: Some(Arc::new(shared)) }
     }
 
     /// The value of an entry of baggage.
     pub fn baggage(&self, key: &str) -> Option<&str> {
-        let mut pairs = self.shared.as_ref()?.baggage.pairs();
-        pairs.find(|(known, _)| *known == key).map(|(_, value)| value)
+        match &self.shared.as_ref()?.baggage {
+            Baggage::Plain(text) => {
+                let mut rest: &str = text;
+                loop {
+                    let end = rest.find(',');
+                    let value = rest.strip_prefix(key).and_then(|rest| rest.strip_prefix('='));
+                    match (value, end) {
+                        (Some(value), Some(end)) => return value.get(..end - key.len() - 1),
+                        (Some(value), None) => return Some(value),
+                        (None, end) => rest = rest.get(end? + 1..)?,
+                    }
+                }
+            }
+            Baggage::Entries(entries) => {
+                entries.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str())
+            }
+        }
     }
 
     /// The span below which work happens; invalid when there is none.

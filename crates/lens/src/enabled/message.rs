@@ -6,14 +6,14 @@ use lens_otlp::encode::{
 };
 use lens_otlp::wire::{BYTES, Cursor, tag};
 
-use super::attributes::{AttributeBytes, cut, cut_strings};
+use super::attributes::{AttributeBytes, bit, cut, cut_strings};
 use super::raw::small;
 use super::value::Value;
 use super::{fields, handle};
 use crate::config::SpanLimits;
 
-/// Room in the recording itself: most spans need no other.
-const INLINE_BYTES: usize = 640;
+/// Room in the recording itself: most spans need no other, those of a rollout's requests among them.
+const INLINE_BYTES: usize = 896;
 /// No attribute is shorter.
 const LEAST_BYTES: usize = 8;
 /// Limits of at least these do not matter to small attributes in the recording's own room.
@@ -179,6 +179,45 @@ impl SpanMessage {
             self.len = end;
             if is_generous && self.spilled.is_empty() {
                 self.seen = other.seen();
+            }
+        }
+    }
+
+    /// Adds what was encoded elsewhere; its values win.
+    #[inline]
+    pub(super) fn append(&mut self, other: &AttributeBytes) {
+        let (bytes, seen) = (other.bytes(), other.seen());
+        let are_new = (0..seen.len()).all(|at| self.seen[at] & seen[at] == 0);
+        let end = self.len + bytes.len();
+        match self.inline.get_mut(self.len..end) {
+            Some(place) if are_new => {
+                place.copy_from_slice(bytes);
+                self.len = end;
+                for (own, seen) in self.seen.iter_mut().zip(seen) {
+                    *own |= seen;
+                }
+            }
+            _ => self.append_each(bytes),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn append_each(&mut self, mut rest: &[u8]) {
+        while let Some(field) = fields::first(rest).filter(|_| self.start > 0) {
+            let (bytes, after) = rest.split_at(field.len);
+            rest = after;
+            let Ok(key) = std::str::from_utf8(field.key) else { continue };
+            let bit = bit(key);
+            if !self.is_new(bit) && !self.make_way(key) {
+                continue;
+            }
+            let at = self.len;
+            let end = at + bytes.len();
+            self.reserve(end);
+            if let Some(place) = self.buffer().get_mut(at..end) {
+                place.copy_from_slice(bytes);
+                self.took(bit, end);
             }
         }
     }
@@ -370,6 +409,44 @@ mod tests {
 
     fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
         expected.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn attributes_encoded_elsewhere_are_added_and_win() {
+        let of = |pairs: &[(&str, &str)]| {
+            let mut bytes = AttributeBytes::default();
+            for (key, value) in pairs {
+                bytes.put(key, *value);
+            }
+            bytes
+        };
+        let mut message = message("name");
+        message.append(&of(&[("a", "1"), ("bb", "2")]));
+        message.append(&of(&[("ccc", "3"), ("dddd", "4")]));
+        assert_eq!(
+            read(&message).1,
+            pairs(&[("a", "1"), ("bb", "2"), ("ccc", "3"), ("dddd", "4")])
+        );
+        message.append(&of(&[("bb", "5"), ("e", "6")]));
+        set(&mut message, "dddd", "7");
+        let expected = [("a", "1"), ("ccc", "3"), ("bb", "5"), ("e", "6"), ("dddd", "7")];
+        assert_eq!(read(&message).1, pairs(&expected));
+        let long = "v".repeat(INLINE_BYTES);
+        message.append(&of(&[("long", &long), ("a", "8")]));
+        message.append(&of(&[("f", "9")]));
+        let expected = [
+            ("ccc", "3"),
+            ("bb", "5"),
+            ("e", "6"),
+            ("dddd", "7"),
+            ("long", &long),
+            ("a", "8"),
+            ("f", "9"),
+        ];
+        assert_eq!(read(&message).1, pairs(&expected));
+        let mut closed = SpanMessage::closed();
+        closed.append(&of(&[("a", "1")]));
+        assert!(closed.bytes().is_empty());
     }
 
     #[test]

@@ -8,12 +8,14 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::attributes::AttributeBytes;
 use super::context::{
-    Baggage, BaggageEntry, Context, FLAG_RANDOM, FLAG_SAMPLED, Shared, SpanContext, promoted_key,
-    put_entry,
+    Baggage, BaggageEntry, Context, FLAG_RANDOM, FLAG_SAMPLED, Shared, SpanContext,
+    promoted_attributes, promoted_key, promoted_keys, put_entry,
 };
 use super::ids::{SpanId, TraceId};
 use super::metrics::Counter;
+use super::{hex, plain_baggage};
 use crate::config::Propagators;
 use crate::env_vars;
 use crate::semconv::{BAGGAGE_HEADER, TRACEPARENT_HEADER, TRACESTATE_HEADER, pipeline};
@@ -22,10 +24,8 @@ static TRACE_CONTEXT: AtomicBool = AtomicBool::new(true);
 static BAGGAGE: AtomicBool = AtomicBool::new(true);
 
 /// Longest baggage that is read, as the specification asks to support.
-const MAX_BAGGAGE_BYTES: usize = 8192;
+pub(super) const MAX_BAGGAGE_BYTES: usize = 8192;
 const MAX_BAGGAGE_ENTRIES: usize = 180;
-/// Members of baggage that are told apart without a list of them.
-const MAX_PLAIN_ENTRIES: usize = 16;
 const MAX_TRACESTATE_MEMBERS: usize = 32;
 
 static REFUSED: Counter = Counter::new(
@@ -43,7 +43,22 @@ pub(super) fn set(propagators: Propagators) {
 impl Context {
     /// Reads the headers `traceparent`, `tracestate` and `baggage`.
     pub fn extract<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Self {
-        Self::parse(get(TRACEPARENT_HEADER), || get(TRACESTATE_HEADER), get(BAGGAGE_HEADER))
+        Self::parse(
+            get(TRACEPARENT_HEADER).map(str::as_bytes),
+            || get(TRACESTATE_HEADER),
+            || get(BAGGAGE_HEADER),
+        )
+    }
+
+    /// Reads the values of `traceparent`, `tracestate` and `baggage` where they are at hand as bytes; what is not
+    /// UTF-8 is not there.
+    pub fn from_header_values(
+        traceparent: Option<&[u8]>,
+        tracestate: Option<&[u8]>,
+        baggage: Option<&[u8]>,
+    ) -> Self {
+        let text = |value: Option<_>| value.and_then(|value| std::str::from_utf8(value).ok());
+        Self::parse(traceparent, || text(tracestate), || text(baggage))
     }
 
     /// Reads the variables `TRACEPARENT`, `TRACESTATE` and `BAGGAGE`.
@@ -51,13 +66,14 @@ impl Context {
         let traceparent = get(env_vars::TRACEPARENT);
         let tracestate = get(env_vars::TRACESTATE);
         let baggage = get(env_vars::BAGGAGE);
-        Self::parse(traceparent.as_deref(), || tracestate.as_deref(), baggage.as_deref())
+        let traceparent = traceparent.as_deref().map(str::as_bytes);
+        Self::parse(traceparent, || tracestate.as_deref(), || baggage.as_deref())
     }
 
     fn parse<'a>(
-        traceparent: Option<&str>,
+        traceparent: Option<&[u8]>,
         tracestate: impl FnOnce() -> Option<&'a str>,
-        baggage: Option<&str>,
+        baggage: impl FnOnce() -> Option<&'a str>,
     ) -> Self {
         let traceparent = traceparent.filter(|_| TRACE_CONTEXT.load(Ordering::Relaxed));
         let span = traceparent.and_then(|text| {
@@ -68,18 +84,22 @@ impl Context {
             span
         });
         let tracestate = span.and_then(|_| tracestate()).and_then(parse_tracestate);
-        let baggage = baggage.filter(|_| BAGGAGE.load(Ordering::Relaxed));
         let span = span.unwrap_or_default();
-        if tracestate.is_none()
-            && let Some(text) = baggage
-            && let Some(same) = Self::with_current(|current| current.sharing(text))
-        {
-            return Self::from_parts(span, Some(same));
-        }
-        let baggage = baggage.map(Baggage::parse).unwrap_or_default();
-        let shared = (tracestate.is_some() || !baggage.is_empty())
-            .then(|| Arc::new(Shared::new(tracestate, baggage)));
-        Self::from_parts(span, shared)
+        let baggage = if BAGGAGE.load(Ordering::Relaxed) { baggage() } else { None };
+        let shared = match baggage {
+            None => tracestate.map(|tracestate| Shared::new(Some(tracestate), Baggage::default())),
+            Some(text) => {
+                if tracestate.is_none()
+                    && let Some(same) = Self::with_current(|current| current.sharing(text))
+                {
+                    return Self::from_parts(span, Some(same));
+                }
+                let (baggage, attributes) = Baggage::parse(text);
+                (tracestate.is_some() || !baggage.is_empty())
+                    .then(|| Shared::read(tracestate, baggage, attributes))
+            }
+        };
+        Self::from_parts(span, shared.map(Arc::new))
     }
 
     /// The context of a request whose `traceparent` is there more than once: none, and counted as refused.
@@ -123,47 +143,63 @@ impl Context {
 
     /// Writes `traceparent` (and `tracestate`) when there is a span, and `baggage` when there are entries.
     pub fn inject(&self, mut set: impl FnMut(&'static str, &str)) {
-        let span = self.span_context();
-        let trace_context = span.is_valid() && TRACE_CONTEXT.load(Ordering::Relaxed);
-        if trace_context {
-            set(TRACEPARENT_HEADER, traceparent_text(&mut [0; TRACEPARENT_LEN], span));
+        if let Some(text) = self.traceparent() {
+            // Digits and dashes.
+            set(TRACEPARENT_HEADER, std::str::from_utf8(&text).unwrap_or_default());
         }
-        let Some(shared) = self.shared() else { return };
-        if let Some(tracestate) = shared.tracestate.as_deref().filter(|_| trace_context) {
-            set(TRACESTATE_HEADER, tracestate);
+        if let Some(text) = self.tracestate() {
+            set(TRACESTATE_HEADER, text);
         }
-        if !shared.baggage.is_empty() && BAGGAGE.load(Ordering::Relaxed) {
-            let text = match &shared.baggage {
-                Baggage::Plain(text) => text,
-                Baggage::Entries(entries) => {
-                    shared.baggage_text.get_or_init(|| write_baggage(entries).into())
-                }
-            };
+        if let Some(text) = self.baggage_text() {
             set(BAGGAGE_HEADER, text);
+        }
+    }
+
+    /// What [`inject`](Self::inject) writes as `traceparent`.
+    pub fn traceparent(&self) -> Option<[u8; TRACEPARENT_LEN]> {
+        let span = self.span_context();
+        (span.is_valid() && TRACE_CONTEXT.load(Ordering::Relaxed)).then(|| traceparent_text(span))
+    }
+
+    /// What [`inject`](Self::inject) writes as `tracestate`.
+    pub fn tracestate(&self) -> Option<&str> {
+        let tracestate = self.shared()?.tracestate.as_deref()?;
+        let goes_out = self.span_context().is_valid() && TRACE_CONTEXT.load(Ordering::Relaxed);
+        goes_out.then_some(tracestate)
+    }
+
+    /// What [`inject`](Self::inject) writes as `baggage`.
+    pub fn baggage_text(&self) -> Option<&str> {
+        let shared = self.shared()?;
+        if shared.baggage.is_empty() || !BAGGAGE.load(Ordering::Relaxed) {
+            return None;
+        }
+        match &shared.baggage {
+            Baggage::Plain(text) => Some(text),
+            Baggage::Entries(entries) => {
+                let text = shared.baggage_text.get_or_init(|| write_baggage(entries).into());
+                // Keys and properties are as somebody gave them; a line break would begin another header.
+                let is_header_value = text.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
+                is_header_value.then_some(text)
+            }
         }
     }
 }
 
 const TRACEPARENT_LEN: usize = 55;
 
-fn traceparent_text(buffer: &mut [u8; TRACEPARENT_LEN], span: SpanContext) -> &str {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut hex = |at: usize, bytes: &[u8]| {
-        for (index, byte) in bytes.iter().enumerate() {
-            buffer[at + 2 * index] = DIGITS[usize::from(byte >> 4)];
-            buffer[at + 2 * index + 1] = DIGITS[usize::from(byte & 15)];
-        }
-    };
-    hex(0, &[0]);
-    hex(3, &span.trace_id().to_bytes());
-    hex(36, &span.span_id().to_bytes());
-    hex(53, &[span.flags()]);
-    for at in [2, 35, 52] {
-        buffer[at] = b'-';
+fn traceparent_text(span: SpanContext) -> [u8; TRACEPARENT_LEN] {
+    let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
+    let TraceId { high, low } = span.trace_id();
+    for (at, number) in [(3, high), (19, low), (36, span.span_id().0)] {
+        text[at..at + 8].copy_from_slice(&hex::digits((number >> 32) as u32));
+        text[at + 8..at + 16].copy_from_slice(&hex::digits(number as u32));
     }
-    std::str::from_utf8(buffer).unwrap_or_default()
+    text[53..].copy_from_slice(&hex::digits(u32::from(span.flags()))[6..]);
+    text
 }
 
+/// The number that lower-case hexadecimal digits are.
 fn hex_value(bytes: &[u8]) -> Option<u64> {
     bytes.iter().try_fold(0, |value, byte| {
         let digit = match byte {
@@ -175,11 +211,16 @@ fn hex_value(bytes: &[u8]) -> Option<u64> {
     })
 }
 
-fn parse_traceparent(text: &str) -> Option<SpanContext> {
-    let bytes = text.trim_matches([' ', '\t']).as_bytes();
-    let head = bytes.get(..TRACEPARENT_LEN)?;
+fn long_hex_value(bytes: &[u8]) -> Option<u64> {
+    let (high, low) = bytes.split_first_chunk()?;
+    Some(u64::from(hex::value(*high)?) << 32 | u64::from(hex::value(*low.first_chunk()?)?))
+}
+
+fn parse_traceparent(text: &[u8]) -> Option<SpanContext> {
+    let bytes = trim_blanks(text);
+    let head: &[u8; TRACEPARENT_LEN] = bytes.first_chunk()?;
     let version = hex_value(&head[..2])?;
-    let dashes = [2, 35, 52].iter().all(|at| head[*at] == b'-');
+    let dashes = head[2] == b'-' && head[35] == b'-' && head[52] == b'-';
     let tail_fits = match version {
         0 => bytes.len() == TRACEPARENT_LEN,
         0xff => false,
@@ -188,11 +229,19 @@ fn parse_traceparent(text: &str) -> Option<SpanContext> {
     if !dashes || !tail_fits {
         return None;
     }
-    let trace_id = TraceId { high: hex_value(&head[3..19])?, low: hex_value(&head[19..35])? };
-    let span_id = SpanId(hex_value(&head[36..52])?);
+    let trace_id =
+        TraceId { high: long_hex_value(&head[3..19])?, low: long_hex_value(&head[19..35])? };
+    let span_id = SpanId(long_hex_value(&head[36..52])?);
     let flags = hex_value(&head[53..55])? as u8 & (FLAG_SAMPLED | FLAG_RANDOM);
     let context = SpanContext::with_flags(trace_id, span_id, flags, true);
     context.is_valid().then_some(context)
+}
+
+fn trim_blanks(mut bytes: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = bytes {
+        bytes = rest;
+    }
+    bytes
 }
 
 /// Of members with one key the first stays: the leftmost is the one written last.
@@ -239,8 +288,10 @@ fn is_tracestate_value(value: &str) -> bool {
 }
 
 /// What a byte may be part of: a key of baggage, a value of baggage.
-const IN_KEY: u8 = 1;
+pub(super) const IN_KEY: u8 = 1;
 const IN_VALUE: u8 = 2;
+/// Or of a value that is as it reads.
+pub(super) const IN_PLAIN_VALUE: u8 = 4;
 
 const CLASSES: [u8; 256] = {
     let mut classes = [0; 256];
@@ -271,11 +322,19 @@ const CLASSES: [u8; 256] = {
         }
         if !matches!(character, b'"' | b',' | b';' | b'\\') {
             classes[byte] |= IN_VALUE;
+            if character != b'%' {
+                classes[byte] |= IN_PLAIN_VALUE;
+            }
         }
         byte += 1;
     }
     classes
 };
+
+#[inline]
+pub(super) fn class(byte: u8) -> u8 {
+    CLASSES[usize::from(byte)]
+}
 
 fn all_in(text: &str, class: u8) -> bool {
     text.bytes().all(|byte| CLASSES[usize::from(byte)] & class != 0)
@@ -287,12 +346,17 @@ fn is_baggage_octet(byte: u8) -> bool {
 
 impl Baggage {
     /// Reads a `baggage` header.
-    fn parse(text: &str) -> Self {
-        if is_plain(text) { Self::Plain(text.into()) } else { Self::Entries(parse_baggage(text)) }
+    fn parse(text: &str) -> (Self, AttributeBytes) {
+        if let Some(attributes) = plain_baggage::read(text, promoted_keys()) {
+            return (Self::Plain(text.into()), attributes);
+        }
+        let baggage = Self::Entries(parse_baggage(text));
+        let attributes = promoted_attributes(&baggage);
+        (baggage, attributes)
     }
 
     /// Baggage of these entries; the last of a key wins.
-    pub(super) fn of(entries: &[(&'static str, String)]) -> Self {
+    pub(super) fn of(entries: &[(&'static str, String)]) -> (Self, AttributeBytes) {
         let length = entries.iter().map(|(key, value)| key.len() + value.len() + 2).sum();
         let mut text = String::with_capacity(length);
         for (key, value) in entries {
@@ -307,51 +371,19 @@ impl Baggage {
         let are_plain = |(_, value): &(_, String)| {
             value.bytes().all(|byte| is_baggage_octet(byte) && byte != b'%')
         };
-        if entries.iter().all(are_plain) && is_plain(&text) {
-            return Self::Plain(text.into());
+        if entries.iter().all(are_plain)
+            && let Some(attributes) = plain_baggage::read(&text, promoted_keys())
+        {
+            return (Self::Plain(text.into()), attributes);
         }
         let mut list = Vec::with_capacity(entries.len());
         for (key, value) in entries {
             put_entry(&mut list, key, value);
         }
-        Self::Entries(list)
+        let baggage = Self::Entries(list);
+        let attributes = promoted_attributes(&baggage);
+        (baggage, attributes)
     }
-}
-
-/// Whether a `baggage` header reads as we would write it: nothing to skip, to decode or to replace.
-///
-/// Every request of a rollout passes here: one walk, byte by byte, and no allocation.
-fn is_plain(text: &str) -> bool {
-    if text.is_empty() || text.len() > MAX_BAGGAGE_BYTES {
-        return false;
-    }
-    let mut keys = [""; MAX_PLAIN_ENTRIES];
-    let bytes = text.as_bytes();
-    let mut at = 0;
-    for count in 0..MAX_PLAIN_ENTRIES {
-        let start = at;
-        while bytes.get(at).is_some_and(|byte| CLASSES[usize::from(*byte)] & IN_KEY != 0) {
-            at += 1;
-        }
-        if at == start || bytes.get(at) != Some(&b'=') {
-            return false;
-        }
-        let key = &text[start..at];
-        if keys[..count].contains(&key) {
-            return false;
-        }
-        keys[count] = key;
-        at += 1;
-        while bytes.get(at).is_some_and(|byte| is_baggage_octet(*byte) && *byte != b'%') {
-            at += 1;
-        }
-        match bytes.get(at) {
-            None => return true,
-            Some(b',') => at += 1,
-            Some(_) => return false,
-        }
-    }
-    false
 }
 
 /// Entries of a `baggage` header; members that are not well formed are skipped, the last of a key wins.
@@ -569,7 +601,7 @@ mod tests {
 
     #[test]
     fn a_space_in_baggage_goes_out_percent_encoded() {
-        let written = |entries: &[(&'static str, String)]| match Baggage::of(entries) {
+        let written = |entries: &[(&'static str, String)]| match Baggage::of(entries).0 {
             Baggage::Plain(text) => text.into(),
             Baggage::Entries(entries) => write_baggage(&entries),
         };
@@ -610,21 +642,23 @@ mod tests {
             ("a=é", false),
         ];
         for (text, plain) in texts {
-            assert_eq!(is_plain(text), plain, "{text}");
+            assert_eq!(plain_baggage::read(text, promoted_keys()).is_some(), plain, "{text}");
             let entries = parse_baggage(text);
             if plain {
                 assert_eq!(write_baggage(&entries), text);
-                let baggage = Baggage::parse(text).into_entries();
+                let baggage = Baggage::parse(text).0.into_entries();
                 assert_eq!(format!("{baggage:?}"), format!("{entries:?}"));
             }
         }
-        let many = (0..=MAX_PLAIN_ENTRIES).map(|at| format!("k{at}=v")).collect::<Vec<_>>();
-        assert!(is_plain(&many[1..].join(",")) && !is_plain(&many.join(",")));
+        let many =
+            (0..=plain_baggage::MAX_ENTRIES).map(|at| format!("k{at}=v")).collect::<Vec<_>>();
+        assert!(plain_baggage::read(&many[1..].join(","), &[]).is_some());
+        assert!(plain_baggage::read(&many.join(","), &[]).is_none());
     }
 
     #[test]
     fn values_that_a_header_cannot_hold_are_encoded() {
-        let written = |entries: &[(&'static str, String)]| match Baggage::of(entries) {
+        let written = |entries: &[(&'static str, String)]| match Baggage::of(entries).0 {
             Baggage::Plain(text) => text.into(),
             Baggage::Entries(entries) => write_baggage(&entries),
         };

@@ -8,6 +8,7 @@ use lens_otlp::encode::{
     EVENT_ATTRIBUTES, FLAG_HAS_IS_REMOTE, FLAG_IS_REMOTE, LINK_ATTRIBUTES, Rare, StatusCode,
     put_event, put_link_with,
 };
+use lens_otlp::event::put_event_of_numbers;
 
 use super::clock::Ticks;
 use super::context::{Shared, SpanContext};
@@ -243,6 +244,24 @@ impl Recording {
         put_event(&mut rare.events, name, unix_nanos, attributes.dropped(), |out| {
             attributes.put(out, EVENT_ATTRIBUTES, limits.attribute_value_chars);
         });
+    }
+
+    /// An event whose attributes are numbers with keys that differ.
+    pub(super) fn add_event_of_numbers(
+        &mut self,
+        name: &str,
+        unix_nanos: u64,
+        attributes: &[(&'static str, i64)],
+    ) {
+        let limits = limits();
+        let rare = self.rare();
+        if rare.event_count >= limits.events {
+            rare.dropped_events += 1;
+            return;
+        }
+        rare.event_count += 1;
+        let (kept, dropped) = attributes.split_at(attributes.len().min(limits.event_attributes));
+        put_event_of_numbers(&mut rare.events, name, unix_nanos, kept, dropped.len() as u32);
     }
 
     pub(super) fn add_link(&mut self, context: SpanContext, attributes: &[(&'static str, Value)]) {

@@ -231,7 +231,7 @@ impl Span {
     }
 
     #[inline]
-    fn recording(&mut self) -> Option<&mut Recording> {
+    pub(super) fn recording(&mut self) -> Option<&mut Recording> {
         self.inner.as_deref_mut().filter(|recording| recording.mode == Mode::Recording)
     }
 
@@ -304,6 +304,18 @@ impl Span {
     ) {
         if let Some(recording) = self.recording() {
             recording.add_event(name, unix_nanos, attributes);
+        }
+    }
+
+    /// Adds an event at a given time whose attributes are numbers. Their keys must differ.
+    pub fn event_of_numbers(
+        &mut self,
+        name: &'static str,
+        unix_nanos: u64,
+        attributes: &[(&'static str, i64)],
+    ) {
+        if let Some(recording) = self.recording() {
+            recording.add_event_of_numbers(name, unix_nanos, attributes);
         }
     }
 
