@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::HeaderValue;
 use serde::de::DeserializeOwned;
@@ -199,6 +199,8 @@ struct EndpointParts {
     pool_key: (bool, String),
     host_header: HeaderValue,
     base_path: String,
+    /// What every CLIENT span of a request to it says.
+    attributes: OnceLock<lens::AttributeSet>,
 }
 
 /// A URL that cannot be called.
@@ -231,6 +233,7 @@ impl Endpoint {
             host_header: host_header(&authority(host, port)),
             pool_key: (false, authority(host, port)),
             base_path: String::new(),
+            attributes: OnceLock::new(),
         }))
     }
 
@@ -278,6 +281,7 @@ impl Endpoint {
             host_header: host_header(&authority),
             pool_key: (tls, authority),
             base_path: uri.path().trim_end_matches('/').to_owned(),
+            attributes: OnceLock::new(),
         })))
     }
 
@@ -319,6 +323,14 @@ impl Endpoint {
 
     pub(crate) fn host_header(&self) -> &HeaderValue {
         &self.0.host_header
+    }
+
+    /// Attributes of the spans of requests to it, made by `make` when they are first asked for.
+    pub(crate) fn attributes(
+        &self,
+        make: impl FnOnce() -> lens::AttributeSet,
+    ) -> &lens::AttributeSet {
+        self.0.attributes.get_or_init(make)
     }
 
     pub(crate) fn pool_key(&self) -> &(bool, String) {

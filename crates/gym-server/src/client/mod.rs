@@ -13,6 +13,7 @@ mod patience;
 mod pool;
 mod retry;
 mod span;
+mod trace_headers;
 mod wire;
 
 use std::sync::{Arc, OnceLock, Weak};

@@ -10,6 +10,7 @@ use super::error::ClientError;
 use super::pool::{Lease, NoLease};
 use super::retry::{Failure, Policy};
 use super::span::CallSpan;
+use super::trace_headers::TraceHeaders;
 use super::wire::{Body, ReplyHead, RequestHead, Unsent, Wire, WireError};
 use super::{Client, connect};
 use crate::http::{Call, Shard, respond_locally};
@@ -39,6 +40,7 @@ pub struct Outgoing {
     /// The request being served that this one is made for.
     call: Option<Call>,
     context: Option<lens::Context>,
+    trace: TraceHeaders,
     silent: bool,
     limit: Option<Duration>,
 }
@@ -94,6 +96,7 @@ impl Outgoing {
             policy: Policy::default(),
             call: None,
             context: None,
+            trace: TraceHeaders::none(),
             silent: false,
             limit: None,
         }
@@ -173,7 +176,7 @@ impl Outgoing {
                 self.client.0.config.client_spans,
             )
         };
-        self.finish_headers(&context, &span);
+        self.finish_headers(context, &span);
         let result = match self.limit {
             None => self.attempts(&mut span).await,
             Some(limit) => {
@@ -191,7 +194,7 @@ impl Outgoing {
         result
     }
 
-    fn finish_headers(&mut self, context: &lens::Context, span: &CallSpan) {
+    fn finish_headers(&mut self, context: lens::Context, span: &CallSpan) {
         set(&mut self.headers, header::USER_AGENT, USER_AGENT);
         let has = |wanted: HeaderName| self.headers.iter().any(|(name, _)| *name == wanted);
         let accept = (!has(header::ACCEPT)).then_some((header::ACCEPT, ACCEPT_ANY));
@@ -200,9 +203,8 @@ impl Outgoing {
             (is_post && !has(header::CONTENT_TYPE)).then_some((header::CONTENT_TYPE, JSON));
         self.headers.extend(accept.into_iter().chain(content_type));
         if !self.silent {
-            let config = &self.client.0.config;
-            let carrier = self.call.as_ref().map(Call::carrier);
-            span.propagate(context, carrier, &self.endpoint, config, &mut self.headers);
+            self.trace = span.trace_headers(context, &self.endpoint, &self.client.0.config);
+            self.trace.settle(&mut self.headers, self.call.as_ref());
         }
     }
 
@@ -349,6 +351,7 @@ impl Outgoing {
             method: &self.method,
             target,
             headers: std::iter::once(host).chain(headers),
+            trace: &self.trace,
         };
         wire.send(head, &self.body).await?;
         let reply = wire.reply(&self.method, MAX_REPLY_BYTES).await;
@@ -400,11 +403,12 @@ impl Outgoing {
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = self.uri()?;
         let headers = request.headers_mut();
-        headers.reserve(self.headers.len() + 1);
+        headers.reserve(self.headers.len() + 4);
         headers.insert(header::HOST, self.endpoint.host_header().clone());
         for (name, value) in &self.headers {
             headers.insert(name.clone(), value.clone());
         }
+        self.trace.insert_into(headers);
         let (head, ()) = request.into_parts();
         span.awaits_reply();
         let answering = Box::pin(respond_locally(shard, head, self.body.clone()));

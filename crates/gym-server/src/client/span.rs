@@ -1,43 +1,43 @@
 //! The CLIENT span of one logical request, and the trace context that it sends.
 
 use std::cell::RefCell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gym_telemetry::groups::HTTP_CLIENT;
 use gym_telemetry::semconv::{self, event, span as span_name, value};
-use http::{HeaderName, HeaderValue, Method};
-use lens::{Span, SpanKind};
+use http::Method;
+use lens::{AttributeSet, Moment, Span, SpanKind};
 
 use super::ClientConfig;
 use super::error::ClientError;
-use super::outgoing::{ClientReply, set as set_header};
-use crate::http::Carrier;
+use super::outgoing::ClientReply;
+use super::trace_headers::TraceHeaders;
 use crate::instance::{Endpoint, EndpointKind};
 
 /// What an attempt is doing, and since when.
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     Idle,
-    WaitingForConnection(Instant),
-    Connecting(Instant),
-    AwaitingReply(Instant),
-    BackingOff(Instant),
+    WaitingForConnection(Moment),
+    Connecting(Moment),
+    AwaitingReply(Moment),
+    BackingOff(Moment),
 }
 
 /// The attempt under way.
 #[derive(Debug)]
 struct Attempt {
-    started: Instant,
+    started: Moment,
     timings: Timings,
-    backoff: Duration,
+    backoff_nanos: u64,
 }
 
 /// What one attempt measured.
 #[derive(Clone, Copy, Debug, Default)]
 struct Timings {
-    pool_wait: Duration,
-    connect: Duration,
-    first_byte: Duration,
+    pool_wait_nanos: u64,
+    connect_nanos: u64,
+    first_byte_nanos: u64,
 }
 
 /// The span of one logical request; every attempt is an event of it, also one that was cut off.
@@ -46,10 +46,9 @@ pub(super) struct CallSpan {
     phase: Phase,
     attempt: Option<Attempt>,
     tries: u32,
-    pool_wait: Duration,
-    connect: Duration,
-    first_byte: Duration,
-    backoff: Duration,
+    /// Sums over all attempts.
+    timings: Timings,
+    backoff_nanos: u64,
     finished: bool,
 }
 
@@ -83,19 +82,7 @@ impl CallSpan {
                 put_url_without_query(url, endpoint, path);
                 span.set(semconv::URL_FULL, url.as_str());
             });
-            span.set(semconv::SERVER_ADDRESS, endpoint.host());
-            span.set(semconv::SERVER_PORT, i64::from(endpoint.port()));
-            match endpoint.kind() {
-                EndpointKind::Gym => {
-                    span.set(semconv::HTTP_DESTINATION_SERVER_NAME, endpoint.name());
-                }
-                EndpointKind::Model => {
-                    span.set(semconv::HTTP_DESTINATION_KIND, value::destination::MODEL);
-                }
-                EndpointKind::External => {
-                    span.set(semconv::HTTP_DESTINATION_KIND, value::destination::EXTERNAL);
-                }
-            }
+            span.set_all(endpoint.attributes(|| attributes_of(endpoint)));
         }
         Self::around(span)
     }
@@ -106,62 +93,30 @@ impl CallSpan {
             phase: Phase::Idle,
             attempt: None,
             tries: 0,
-            pool_wait: Duration::ZERO,
-            connect: Duration::ZERO,
-            first_byte: Duration::ZERO,
-            backoff: Duration::ZERO,
+            timings: Timings::default(),
+            backoff_nanos: 0,
             finished: false,
         }
     }
 
-    /// Writes the context that the destination may see.
-    ///
-    /// Without a context of our own the headers of the request being served are passed on as
-    /// they came: a service whose telemetry is off does not break its callers' traces.
-    pub(super) fn propagate(
+    /// The context that the destination may see.
+    pub(super) fn trace_headers(
         &self,
-        context: &lens::Context,
-        carrier: Option<&Carrier>,
+        context: lens::Context,
         endpoint: &Endpoint,
         config: &ClientConfig,
-        headers: &mut Vec<(HeaderName, HeaderValue)>,
-    ) {
-        let baggage = match endpoint.kind() {
+    ) -> TraceHeaders {
+        let with_baggage = match endpoint.kind() {
             EndpointKind::Gym => true,
             EndpointKind::Model if config.propagate_to_models => false,
             EndpointKind::External if config.propagate_to.iter().any(|h| h == endpoint.host()) => {
                 false
             }
-            EndpointKind::Model | EndpointKind::External => return,
+            EndpointKind::Model | EndpointKind::External => return TraceHeaders::none(),
         };
-        let mut injected = false;
-        let mut set = |name: &'static str, value: &str| {
-            let name = HeaderName::from_static(name);
-            if !baggage && name == crate::http::BAGGAGE {
-                return;
-            }
-            // The baggage of a request is mostly what it came with: share those bytes.
-            let kept = carrier
-                .filter(|_| name == crate::http::BAGGAGE)
-                .and_then(|carrier| carrier.baggage_if_same(value));
-            if let Some(value) = kept.or_else(|| HeaderValue::from_str(value).ok()) {
-                injected |= name == crate::http::TRACEPARENT;
-                set_header(headers, name, value);
-            }
-        };
-        if self.span.context().is_valid() {
-            context.with_span(&self.span).inject(&mut set);
-        } else {
-            context.inject(&mut set);
-        }
-        if let Some(carrier) = carrier.filter(|_| !injected && !gym_telemetry::is_active()) {
-            carrier.copy_to(baggage, |name, value| {
-                // What was set for this request alone stays.
-                if name != crate::http::BAGGAGE || headers.iter().all(|(known, _)| *known != name) {
-                    set_header(headers, name, value);
-                }
-            });
-        }
+        let is_known = self.span.context().is_valid();
+        let context = if is_known { context.with_span(&self.span) } else { context };
+        TraceHeaders::of(context, with_baggage)
     }
 
     /// An attempt begins, after this back-off.
@@ -171,8 +126,8 @@ impl CallSpan {
             return;
         }
         self.leave();
-        self.attempt =
-            Some(Attempt { started: Instant::now(), timings: Timings::default(), backoff });
+        let (timings, backoff_nanos) = (Timings::default(), nanos(backoff));
+        self.attempt = Some(Attempt { started: Moment::now(), timings, backoff_nanos });
     }
 
     /// The attempt waits for a connection.
@@ -205,10 +160,10 @@ impl CallSpan {
         self.enter(Phase::BackingOff);
     }
 
-    fn enter(&mut self, phase: fn(Instant) -> Phase) {
+    fn enter(&mut self, phase: fn(Moment) -> Phase) {
         if self.span.is_recording() {
             self.leave();
-            self.phase = phase(Instant::now());
+            self.phase = phase(Moment::now());
         }
     }
 
@@ -217,53 +172,61 @@ impl CallSpan {
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
         let Some(attempt) = &mut self.attempt else {
             if let Phase::BackingOff(since) = phase {
-                self.backoff += since.elapsed();
+                self.backoff_nanos += since.nanos_until(Moment::now());
             }
             return;
         };
-        match phase {
-            Phase::Idle | Phase::BackingOff(_) => {}
-            Phase::WaitingForConnection(since) => attempt.timings.pool_wait += since.elapsed(),
-            Phase::Connecting(since) => attempt.timings.connect += since.elapsed(),
-            Phase::AwaitingReply(since) => attempt.timings.first_byte += since.elapsed(),
-        }
+        let timings = &mut attempt.timings;
+        let (sum, since) = match phase {
+            Phase::Idle | Phase::BackingOff(_) => return,
+            Phase::WaitingForConnection(since) => (&mut timings.pool_wait_nanos, since),
+            Phase::Connecting(since) => (&mut timings.connect_nanos, since),
+            Phase::AwaitingReply(since) => (&mut timings.first_byte_nanos, since),
+        };
+        *sum += since.nanos_until(Moment::now());
     }
 
     /// Ends the attempt under way with its result.
     pub(super) fn end_attempt(&mut self, result: &Result<ClientReply, ClientError>) {
-        let outcome = match result {
+        match result {
             Ok(reply) => {
-                (semconv::HTTP_RESPONSE_STATUS_CODE, i64::from(reply.status.as_u16()).into())
+                let Some((started_nanos, timings)) = self.close_attempt() else { return };
+                let status = i64::from(reply.status.as_u16());
+                let [pool_wait, connect, first_byte, backoff] = timings;
+                let status = (semconv::HTTP_RESPONSE_STATUS_CODE, status);
+                let attributes = [pool_wait, connect, first_byte, backoff, status];
+                self.span.event_of_numbers(event::HTTP_ATTEMPT, started_nanos, &attributes);
             }
-            Err(error) => (semconv::HTTP_ATTEMPT_REASON, error.error_type().into()),
-        };
-        self.note_attempt(outcome);
+            Err(error) => self.note_failure(error.error_type().into()),
+        }
     }
 
-    fn note_attempt(&mut self, outcome: (&'static str, lens::Value)) {
+    fn note_failure(&mut self, reason: lens::Value) {
+        let Some((started_nanos, timings)) = self.close_attempt() else { return };
+        let [pool_wait, connect, first_byte, backoff] =
+            timings.map(|(key, nanos)| (key, lens::Value::from(nanos)));
+        let reason = (semconv::HTTP_ATTEMPT_REASON, reason);
+        let attributes = [pool_wait, connect, first_byte, backoff, reason];
+        self.span.event_at(event::HTTP_ATTEMPT, started_nanos, &attributes);
+    }
+
+    /// Adds the attempt under way to the sums; gives back its start and what it measured.
+    fn close_attempt(&mut self) -> Option<(u64, [(&'static str, i64); 4])> {
         self.leave();
-        let Some(Attempt { started, timings, backoff }) = self.attempt.take() else { return };
+        let Attempt { started, timings, backoff_nanos } = self.attempt.take()?;
         if !self.span.is_recording() {
-            return;
+            return None;
         }
         self.tries += 1;
-        self.pool_wait += timings.pool_wait;
-        self.connect += timings.connect;
-        self.first_byte += timings.first_byte;
-        let started_nanos = lens::now_unix_nanos().saturating_sub(nanos(started.elapsed()));
-        let attributes: [(&'static str, lens::Value); 5] = [
-            (semconv::HTTP_POOL_WAIT_NANOS, nanos(timings.pool_wait).into()),
-            (semconv::HTTP_CONNECT_NANOS, nanos(timings.connect).into()),
-            (semconv::HTTP_TIME_TO_FIRST_BYTE_NANOS, nanos(timings.first_byte).into()),
-            (semconv::HTTP_BACKOFF_NANOS, nanos(backoff).into()),
-            outcome,
-        ];
-        self.span.event_at(event::HTTP_ATTEMPT, started_nanos, &attributes);
+        self.timings.pool_wait_nanos += timings.pool_wait_nanos;
+        self.timings.connect_nanos += timings.connect_nanos;
+        self.timings.first_byte_nanos += timings.first_byte_nanos;
+        Some((started.unix_nanos(), timings.attributes(backoff_nanos)))
     }
 
     /// Notes an attempt or a back-off that was cut off.
     fn cut_off(&mut self, reason: &'static str) {
-        self.note_attempt((semconv::HTTP_ATTEMPT_REASON, lens::Value::from_static(reason)));
+        self.note_failure(lens::Value::from_static(reason));
     }
 
     /// Ends the span with the outcome of the whole request.
@@ -293,10 +256,10 @@ impl CallSpan {
     }
 
     fn write_sums(&mut self) {
-        self.span.set(semconv::HTTP_POOL_WAIT_NANOS, nanos(self.pool_wait));
-        self.span.set(semconv::HTTP_CONNECT_NANOS, nanos(self.connect));
-        self.span.set(semconv::HTTP_TIME_TO_FIRST_BYTE_NANOS, nanos(self.first_byte));
-        self.span.set(semconv::HTTP_BACKOFF_NANOS, nanos(self.backoff));
+        self.span.set(semconv::HTTP_POOL_WAIT_NANOS, self.timings.pool_wait_nanos);
+        self.span.set(semconv::HTTP_CONNECT_NANOS, self.timings.connect_nanos);
+        self.span.set(semconv::HTTP_TIME_TO_FIRST_BYTE_NANOS, self.timings.first_byte_nanos);
+        self.span.set(semconv::HTTP_BACKOFF_NANOS, self.backoff_nanos);
         if self.tries > 1 {
             self.span.set(semconv::HTTP_REQUEST_RESEND_COUNT, i64::from(self.tries - 1));
         }
@@ -317,6 +280,36 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
+impl Timings {
+    fn attributes(self, backoff_nanos: u64) -> [(&'static str, i64); 4] {
+        let number = |nanos: u64| i64::try_from(nanos).unwrap_or(i64::MAX);
+        [
+            (semconv::HTTP_POOL_WAIT_NANOS, number(self.pool_wait_nanos)),
+            (semconv::HTTP_CONNECT_NANOS, number(self.connect_nanos)),
+            (semconv::HTTP_TIME_TO_FIRST_BYTE_NANOS, number(self.first_byte_nanos)),
+            (semconv::HTTP_BACKOFF_NANOS, number(backoff_nanos)),
+        ]
+    }
+}
+
+/// What the spans of all requests to a destination say.
+fn attributes_of(endpoint: &Endpoint) -> AttributeSet {
+    let destination = match endpoint.kind() {
+        EndpointKind::Gym => {
+            (semconv::HTTP_DESTINATION_SERVER_NAME, endpoint.name().to_owned().into())
+        }
+        EndpointKind::Model => (semconv::HTTP_DESTINATION_KIND, value::destination::MODEL.into()),
+        EndpointKind::External => {
+            (semconv::HTTP_DESTINATION_KIND, value::destination::EXTERNAL.into())
+        }
+    };
+    AttributeSet::new(&[
+        (semconv::SERVER_ADDRESS, endpoint.host().to_owned().into()),
+        (semconv::SERVER_PORT, i64::from(endpoint.port()).into()),
+        destination,
+    ])
+}
+
 thread_local! {
     /// Where addresses are put together; every request of a rollout has one.
     static URL: RefCell<String> = const { RefCell::new(String::new()) };
@@ -327,5 +320,6 @@ fn put_url_without_query(url: &mut String, endpoint: &Endpoint, path: &str) {
     url.push_str(if endpoint.tls() { "https" } else { "http" });
     url.push_str("://");
     url.push_str(endpoint.authority());
-    url.push_str(path.split(['?', '#']).next().unwrap_or_default());
+    let end = path.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len());
+    url.push_str(&path[..end]);
 }

@@ -15,6 +15,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 
 use super::framing::{Ambiguous, Framing, keeps_alive};
+use super::trace_headers::TraceHeaders;
 use crate::stream::Stream;
 
 /// Bodies up to this size are copied behind their head.
@@ -69,6 +70,7 @@ pub(super) struct RequestHead<'a, H> {
     pub(super) method: &'a Method,
     pub(super) target: &'a str,
     pub(super) headers: H,
+    pub(super) trace: &'a TraceHeaders,
 }
 
 impl<'h, H: Iterator<Item = (&'h HeaderName, &'h HeaderValue)>> RequestHead<'_, H> {
@@ -83,6 +85,7 @@ impl<'h, H: Iterator<Item = (&'h HeaderName, &'h HeaderValue)>> RequestHead<'_, 
             out.extend_from_slice(value.as_bytes());
             out.extend_from_slice(b"\r\n");
         }
+        self.trace.write(out);
         if body_len > 0 || *self.method == Method::POST {
             out.extend_from_slice(b"content-length: ");
             push_decimal(out, body_len);
@@ -488,7 +491,8 @@ mod tests {
         let name = http::header::HOST;
         let value = HeaderValue::from_static("x");
         let headers = std::iter::once((&name, &value));
-        wire.send(RequestHead { method: &Method::POST, target: "/a", headers }, body).await
+        let trace = &TraceHeaders::none();
+        wire.send(RequestHead { method: &Method::POST, target: "/a", headers, trace }, body).await
     }
 
     async fn read(wire: &mut Wire, method: &Method) -> Result<(u16, Bytes), WireError> {

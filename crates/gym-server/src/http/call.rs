@@ -17,35 +17,6 @@ pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 /// W3C baggage.
 pub const BAGGAGE: HeaderName = HeaderName::from_static("baggage");
 
-/// Trace headers of a request, passed on as they came when this process makes no trace context
-/// of its own.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Carrier {
-    pub(super) traceparent: Option<HeaderValue>,
-    pub(super) tracestate: Option<HeaderValue>,
-    pub(super) baggage: Option<HeaderValue>,
-}
-
-impl Carrier {
-    /// The header of the incoming baggage when it reads `text`.
-    pub(crate) fn baggage_if_same(&self, text: &str) -> Option<HeaderValue> {
-        self.baggage.as_ref().filter(|value| value.as_bytes() == text.as_bytes()).cloned()
-    }
-
-    /// Hands every header to `set` that is to be passed on.
-    pub(crate) fn copy_to(&self, with_baggage: bool, mut set: impl FnMut(HeaderName, HeaderValue)) {
-        if let Some(value) = &self.traceparent {
-            set(TRACEPARENT, value.clone());
-            if let Some(value) = &self.tracestate {
-                set(TRACESTATE, value.clone());
-            }
-        }
-        if let Some(value) = self.baggage.as_ref().filter(|_| with_baggage) {
-            set(BAGGAGE, value.clone());
-        }
-    }
-}
-
 /// One request. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Call(Arc<Parts>);
@@ -58,7 +29,8 @@ struct Parts {
     prefix_len: usize,
     rollout: OnceLock<RolloutId>,
     headers: HeaderMap,
-    carrier: Carrier,
+    /// Whether any header of a trace came.
+    is_traced: bool,
     cookies: OnceLock<CookieJar>,
     reply_cookies: Mutex<CookieJar>,
     server_attributes: Mutex<Vec<(&'static str, lens::Value)>>,
@@ -73,7 +45,7 @@ impl Call {
         prefix_len: usize,
         rollout: Option<RolloutId>,
         headers: HeaderMap,
-        carrier: Carrier,
+        is_traced: bool,
     ) -> Self {
         Self(Arc::new(Parts {
             client,
@@ -82,7 +54,7 @@ impl Call {
             prefix_len,
             rollout: rollout.map(OnceLock::from).unwrap_or_default(),
             headers,
-            carrier,
+            is_traced,
             cookies: OnceLock::new(),
             reply_cookies: Mutex::default(),
             server_attributes: Mutex::default(),
@@ -94,7 +66,7 @@ impl Call {
     #[must_use]
     pub fn detached(client: Client) -> Self {
         let (uri, headers) = (Uri::from_static("/"), HeaderMap::new());
-        Self::new(client, SessionId::random(), uri, 0, None, headers, Carrier::default())
+        Self::new(client, SessionId::random(), uri, 0, None, headers, false)
     }
 
     /// Identity of the caller's session; new when it sent none.
@@ -180,8 +152,28 @@ impl Call {
         self.0.model_answered.get().copied()
     }
 
-    pub(crate) fn carrier(&self) -> &Carrier {
-        &self.0.carrier
+    /// Hands over every header of a trace as it came, for a process that makes no trace context of
+    /// its own.
+    pub(crate) fn each_trace_header(
+        &self,
+        with_baggage: bool,
+        mut take: impl FnMut(HeaderName, HeaderValue),
+    ) {
+        if !self.0.is_traced {
+            return;
+        }
+        let headers = &self.0.headers;
+        let mut parents = headers.get_all(TRACEPARENT).iter();
+        // Two parents are no parent.
+        if let (Some(value), None) = (parents.next(), parents.next()) {
+            take(TRACEPARENT, value.clone());
+            if let Some(value) = list(headers, &TRACESTATE) {
+                take(TRACESTATE, value);
+            }
+        }
+        if let Some(value) = list(headers, &BAGGAGE).filter(|_| with_baggage) {
+            take(BAGGAGE, value);
+        }
     }
 
     /// The client of the shard that serves this request.
@@ -199,4 +191,19 @@ impl Call {
     pub fn get(&self, endpoint: &Endpoint, path: &str) -> Outgoing {
         Client::on_behalf_of(self.clone(), self.0.client.get(endpoint, path))
     }
+}
+
+/// The value of a header; of one that is there several times, the list that they are together.
+fn list(headers: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next()?, values.next()) {
+        (alone, None) => Some(alone.clone()),
+        (_, Some(_)) => HeaderValue::try_from(joined(headers, name)?).ok(),
+    }
+}
+
+/// The values of a header that may be there several times, as one list.
+pub(super) fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    Some(values.collect::<Vec<_>>().join(",")).filter(|text| !text.is_empty())
 }

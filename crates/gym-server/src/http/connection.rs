@@ -65,7 +65,7 @@ pub(crate) async fn drive(shard: Arc<Shard>, stream: Stream, mut signals: watch:
         Stream::Tcp(tcp) => {
             let _ = tcp.set_nodelay(true);
             let address = tcp.peer_addr().map(|peer| peer.ip().to_string()).unwrap_or_default();
-            Arc::new(Peer { address: address.into() })
+            Arc::new(Peer::new(&address))
         }
         // Whoever comes by a Unix socket is on this host.
         Stream::Unix(_) | Stream::Tls(_) => Arc::clone(&shard.own_peer),

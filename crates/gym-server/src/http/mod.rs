@@ -9,7 +9,6 @@ mod router;
 mod server;
 mod span;
 
-pub(crate) use call::Carrier;
 pub use call::{BAGGAGE, Call, TRACEPARENT, TRACESTATE};
 pub use reply::{Delivery, HttpError, Reply};
 pub(crate) use respond::respond_locally;

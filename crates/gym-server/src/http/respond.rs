@@ -9,13 +9,13 @@ use std::task::Poll;
 use bytes::Bytes;
 use gym_telemetry::semconv;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use lens::InSpan as _;
 
 use super::body::ReplyBody;
-use super::call::{BAGGAGE, Carrier, TRACEPARENT, TRACESTATE};
+use super::call::{BAGGAGE, TRACEPARENT, TRACESTATE, joined};
 use super::router::{HandlerFuture, Lookup, Service};
 use super::server::{Peer, Shard};
 use super::span::RequestSpan;
@@ -75,10 +75,10 @@ impl Opened {
         }
         let context = span.context(&parent);
         let session = known.session.unwrap_or_else(SessionId::random);
-        let carrier = known.carrier();
+        let is_traced = known.is_traced();
         let (uri, headers) = (head.uri, head.headers);
         let call =
-            Call::new(shard.client.clone(), session, uri, prefix_len, rollout, headers, carrier);
+            Call::new(shard.client.clone(), session, uri, prefix_len, rollout, headers, is_traced);
         Self { lookup, call, context, span }
     }
 
@@ -136,16 +136,8 @@ impl<'h> KnownHeaders<'h> {
         known
     }
 
-    fn carrier(&self) -> Carrier {
-        let list = |name: HeaderName, first: Option<&HeaderValue>| match self.with_lists {
-            Some(headers) => HeaderValue::try_from(joined(headers, name)?).ok(),
-            None => first.cloned(),
-        };
-        Carrier {
-            traceparent: self.traceparent.filter(|_| !self.has_two_parents).cloned(),
-            tracestate: list(TRACESTATE, self.tracestate),
-            baggage: list(BAGGAGE, self.baggage),
-        }
+    fn is_traced(&self) -> bool {
+        self.traceparent.or(self.baggage).is_some()
     }
 
     fn trace_context(&self) -> lens::Context {
@@ -159,29 +151,19 @@ impl<'h> KnownHeaders<'h> {
             );
             return lens::Context::refused();
         }
-        let text = |value: Option<&'h HeaderValue>| value.and_then(|value| value.to_str().ok());
+        let bytes = |value: Option<&'h HeaderValue>| value.map(HeaderValue::as_bytes);
+        let traceparent = bytes(self.traceparent);
         let Some(headers) = self.with_lists else {
-            return lens::Context::extract(|name| match name {
-                "traceparent" => text(self.traceparent),
-                "tracestate" => text(self.tracestate),
-                "baggage" => text(self.baggage),
-                _ => None,
-            });
+            let (state, baggage) = (bytes(self.tracestate), bytes(self.baggage));
+            return lens::Context::from_header_values(traceparent, state, baggage);
         };
-        let (state, baggage) = (joined(headers, TRACESTATE), joined(headers, BAGGAGE));
-        lens::Context::extract(|name| match name {
-            "traceparent" => text(self.traceparent),
-            "tracestate" => state.as_deref(),
-            "baggage" => baggage.as_deref(),
-            _ => None,
-        })
+        let (state, baggage) = (joined(headers, &TRACESTATE), joined(headers, &BAGGAGE));
+        lens::Context::from_header_values(
+            traceparent,
+            state.as_deref().map(str::as_bytes),
+            baggage.as_deref().map(str::as_bytes),
+        )
     }
-}
-
-/// The values of a header that may be there several times, as one list.
-fn joined(headers: &HeaderMap, name: HeaderName) -> Option<String> {
-    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-    Some(values.collect::<Vec<_>>().join(",")).filter(|text| !text.is_empty())
 }
 
 fn session_in(cookies: &HeaderValue, cookie_name: &str) -> Option<SessionId> {

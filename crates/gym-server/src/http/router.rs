@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use gym_telemetry::semconv::value::outcome;
@@ -26,6 +26,8 @@ pub(crate) struct Route {
     pub(crate) template: &'static str,
     /// Name of the SERVER span.
     pub(crate) span_name: &'static str,
+    /// What the SERVER spans of all its requests say.
+    pub(crate) attributes: OnceLock<lens::AttributeSet>,
     durations: Mutex<Vec<(Option<u16>, BoundHistogram)>>,
 }
 
@@ -151,6 +153,7 @@ where
         handler: Box::new(move |call, body| Box::pin(handler(call, body))),
         template,
         span_name,
+        attributes: OnceLock::new(),
         durations: Mutex::default(),
     })
 }

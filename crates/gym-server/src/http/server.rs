@@ -8,9 +8,10 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
 use std::os::unix::net::UnixListener;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use http::HeaderValue;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{mpsc, watch};
 
@@ -88,6 +89,14 @@ pub(crate) struct Shard {
 /// Who sent a request.
 pub(crate) struct Peer {
     pub(crate) address: Arc<str>,
+    /// The host that it asked for first, and what the spans of its requests to that say.
+    pub(crate) ends: OnceLock<(Option<HeaderValue>, lens::AttributeSet)>,
+}
+
+impl Peer {
+    pub(crate) fn new(address: &str) -> Self {
+        Self { address: address.into(), ends: OnceLock::new() }
+    }
 }
 
 /// A bound listener.
@@ -213,7 +222,7 @@ fn run_shard(
             service,
             client: client.clone(),
             max_body_bytes: options.max_body_bytes,
-            own_peer: Arc::new(Peer { address: "127.0.0.1".into() }),
+            own_peer: Arc::new(Peer::new("127.0.0.1")),
         });
         if let Some(own) = &options.own {
             client.serve_locally(own, &shard);

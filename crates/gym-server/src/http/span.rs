@@ -1,12 +1,11 @@
 //! The SERVER span and the duration metric of one request.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use gym_telemetry::groups::SERVER;
 use gym_telemetry::semconv;
 use http::{HeaderValue, Method, StatusCode};
-use lens::{Context, Span, SpanKind};
+use lens::{AttributeSet, Context, Moment, Span, SpanKind};
 
 use super::router::Route;
 use super::server::Peer;
@@ -18,7 +17,7 @@ pub(crate) struct RequestSpan {
     route: Option<Arc<Route>>,
     is_head: bool,
     status: Option<StatusCode>,
-    started: Instant,
+    started: Moment,
     done: bool,
 }
 
@@ -41,7 +40,7 @@ impl RequestSpan {
         };
         let route = route.filter(|_| gym_telemetry::is_active() && !is_health_check).cloned();
         let is_head = *method == Method::HEAD;
-        Self { span, route, is_head, status: None, started: Instant::now(), done: false }
+        Self { span, route, is_head, status: None, started: Moment::now(), done: false }
     }
 
     /// The context that the handler runs in.
@@ -91,7 +90,8 @@ impl Drop for RequestSpan {
         }
         if let Some(route) = &self.route {
             let status = self.status.map(|status| status.as_u16());
-            route.record(status, self.started.elapsed().as_secs_f64());
+            let nanos = self.started.nanos_until(Moment::now());
+            route.record(status, nanos as f64 * 1e-9);
         }
     }
 }
@@ -112,32 +112,55 @@ fn start_span(
     if !span.is_recording() {
         return span;
     }
-    match known_method(method) {
-        UNKNOWN_METHOD => {
-            span.set(semconv::HTTP_REQUEST_METHOD, "_OTHER");
-            span.set(semconv::HTTP_REQUEST_METHOD_ORIGINAL, method.as_str());
-        }
-        known => span.set(semconv::HTTP_REQUEST_METHOD, known),
-    }
-    if let Some(route) = route {
-        span.set(semconv::HTTP_ROUTE, route.template);
+    match route {
+        Some(route) => span.set_all(route.attributes.get_or_init(|| of_route(route))),
+        None => span.set_all(&of_request(method, None)),
     }
     span.set(semconv::URL_PATH, path);
-    span.set(semconv::URL_SCHEME, "http");
-    span.set(semconv::NETWORK_PROTOCOL_VERSION, "1.1");
+    let (known_host, ends) = peer.ends.get_or_init(|| (host.cloned(), of_ends(host, peer)));
+    if known_host.as_ref() == host {
+        span.set_all(ends);
+    } else {
+        span.set_all(&of_ends(host, peer));
+    }
+    span
+}
+
+fn of_route(route: &Route) -> AttributeSet {
+    of_request(&route.method, Some(route.template))
+}
+
+/// What all requests of a method to a route have in common.
+fn of_request(method: &Method, template: Option<&'static str>) -> AttributeSet {
+    let mut attributes: Vec<(&'static str, lens::Value)> = match known_method(method) {
+        UNKNOWN_METHOD => vec![
+            (semconv::HTTP_REQUEST_METHOD, "_OTHER".into()),
+            (semconv::HTTP_REQUEST_METHOD_ORIGINAL, method.as_str().to_owned().into()),
+        ],
+        known => vec![(semconv::HTTP_REQUEST_METHOD, known.into())],
+    };
+    if let Some(template) = template {
+        attributes.push((semconv::HTTP_ROUTE, template.into()));
+    }
+    attributes.push((semconv::URL_SCHEME, "http".into()));
+    attributes.push((semconv::NETWORK_PROTOCOL_VERSION, "1.1".into()));
+    AttributeSet::new(&attributes)
+}
+
+/// What all requests of a client to one host have in common.
+fn of_ends(host: Option<&HeaderValue>, peer: &Peer) -> AttributeSet {
+    let mut attributes: Vec<(&'static str, lens::Value)> = Vec::new();
     if let Some(host) = host.and_then(|host| host.to_str().ok()) {
         // An address in brackets has colons of its own.
         let (address, port) = match host.rsplit_once(':') {
             Some((address, port)) if !host.ends_with(']') => (address, port.parse::<i64>().ok()),
             _ => (host, None),
         };
-        span.set(semconv::SERVER_ADDRESS, address);
-        if let Some(port) = port {
-            span.set(semconv::SERVER_PORT, port);
-        }
+        attributes.push((semconv::SERVER_ADDRESS, address.to_owned().into()));
+        attributes.extend(port.map(|port| (semconv::SERVER_PORT, port.into())));
     }
-    span.set(semconv::CLIENT_ADDRESS, peer.address.clone());
-    span
+    attributes.push((semconv::CLIENT_ADDRESS, peer.address.clone().into()));
+    AttributeSet::new(&attributes)
 }
 
 /// What the conventions put in place of a method that is not known, in the names of spans.
