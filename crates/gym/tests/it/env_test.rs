@@ -5,12 +5,19 @@ use std::process::Output;
 
 use serde_json::Value;
 
+use crate::spans;
 use crate::support::{built_example, gym, text};
 
 /// `env test` in an empty folder.
 fn env_test(folder: &Path, arguments: &[&str]) -> Output {
+    env_test_in(folder, arguments, &[])
+}
+
+/// `env test` with these variables.
+fn env_test_in(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = gym();
     command.args(["env", "test"]).args(arguments).current_dir(folder);
+    command.envs(environment.iter().copied());
     // A fleet of a neighbouring test may have the default port of the head server.
     command
         .arg(format!("++head_server={{host: 127.0.0.1, port: {}}}", crate::support::free_port()));
@@ -93,6 +100,46 @@ fn a_server_of_ones_own_runs_as_an_instance_of_a_fleet() {
     4    ok    1/1    ok      0.0     ok       pass
     ");
     assert!(folder.path().join("logs/calculator.log").exists());
+}
+
+/// Its group is in the preset `per_rollout` because the server says so; nobody else knows of it.
+#[test]
+fn spans_and_metrics_of_ones_own_join_the_trace() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = calculator(folder.path());
+    let arguments = [
+        "--resources-server",
+        "calculator",
+        "--search-dir",
+        root.to_str().expect("a path"),
+        "--limit",
+        "1",
+        "--log-dir",
+        "logs",
+    ];
+    let environment = [
+        ("NEMO_GYM_OTEL_ENABLED", "1"),
+        ("NEMO_GYM_OTEL_EXPORTER", "console"),
+        ("NEMO_GYM_OTEL_SPAN_GROUPS", "per_rollout"),
+    ];
+    let output = env_test_in(folder.path(), &arguments, &environment);
+    let log = std::fs::read_to_string(folder.path().join("logs/calculator.log"))
+        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
+    let all = spans::parse(&log);
+    for (name, parent) in
+        [("calculator.compute", "POST /add"), ("calculator.read_answer", "gym.verify")]
+    {
+        let span = all.iter().find(|span| span.name == name).expect(name);
+        let above = all.iter().find(|above| Some(&above.id) == span.parent.as_ref());
+        assert_eq!(above.map(|above| &*above.name), Some(parent), "{log}");
+        assert_eq!(span.line["scope"]["name"], "calculator");
+    }
+    let metrics: Vec<Value> =
+        log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let count = metrics.iter().rfind(|line| line["name"] == "calculator.operations_total");
+    let point = &count.expect("the metric")["points"][0];
+    assert_eq!(point["attributes"]["calculator.operation"], "add");
+    assert!(!text(&output.stderr).contains("unknown span group"), "{}", text(&output.stderr));
 }
 
 #[test]
