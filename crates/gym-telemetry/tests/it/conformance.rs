@@ -1,4 +1,4 @@
-//! The page of promises names tests that exist.
+//! The pages of promises and of names name tests that exist.
 
 use std::{
     collections::BTreeMap,
@@ -29,9 +29,11 @@ fn named_tests(page: &str) -> Vec<(usize, &str, &str)> {
 
 #[test]
 fn every_test_that_the_page_names_exists() {
-    let page = crates().join("../docs/reference/conformance.md");
-    let page = fs::read_to_string(page).expect("the page");
-    let tests = named_tests(&page);
+    let page = |name: &str| {
+        fs::read_to_string(crates().join("../docs/reference").join(name)).expect("the page")
+    };
+    let (promises, names) = (page("conformance.md"), page("api.md"));
+    let tests = [named_tests(&promises), named_tests(&names)].concat();
     assert!(tests.len() > 200, "read wrongly: {} tests", tests.len());
     let mut sources: BTreeMap<&str, String> = BTreeMap::new();
     let mut missing = Vec::new();

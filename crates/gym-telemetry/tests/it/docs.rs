@@ -1,4 +1,12 @@
-//! The reference page says what the code does.
+//! The reference pages say what the code does.
+
+mod api;
+mod environment;
+mod links;
+mod metrics;
+mod page;
+mod source;
+mod spans;
 
 use std::{fmt::Write as _, fs, path::Path};
 

@@ -7,7 +7,7 @@ use crate::printer::Printer;
 
 /// (group, action, what it does there, the nearest command here); an empty
 /// action stands for the whole group.
-const ABSENT: &[(&str, &str, &str)] = &[
+pub(super) const ABSENT: &[(&str, &str, &str)] = &[
     ("list", "", "gym env resolve"),
     ("search", "", "gym env resolve"),
     ("dataset", "", "gym eval run --input ROWS.jsonl"),

@@ -9,6 +9,8 @@ mod env_status;
 mod env_test;
 mod eval_run;
 mod guard;
+#[cfg(test)]
+mod reference_page;
 mod serve_instance;
 mod serve_openai;
 mod spool_list;
