@@ -52,8 +52,13 @@ fn what_a_dead_program_left_behind_is_stopped() {
 
 #[test]
 fn a_program_that_cannot_be_started_is_named() {
-    let output =
-        gym().args(["guard", "--", "/nonexistent/server"]).output().expect("the guard runs");
+    let mut command = gym();
+    command.args(["guard", "--", "/nonexistent/server"]);
+    // Open until the end: a pipe that ends first ends the guard.
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the guard runs");
+    let _life = child.stdin.take();
+    let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(2));
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("failed to start \"/nonexistent/server\""), "{stderr}");
