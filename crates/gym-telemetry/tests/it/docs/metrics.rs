@@ -57,9 +57,9 @@ fn arguments(code: &str) -> Vec<&str> {
 
 /// The text of an argument: a literal, or a variable that was given one.
 fn text(code: &str, argument: &str) -> Option<String> {
-    let given = code.split_once(&format!("let {argument} = ")).map(|(_, rest)| rest);
-    let told = given.and_then(|rest| rest.split(';').next()).unwrap_or(argument);
-    literal(told).map(str::to_owned)
+    let given = code.split_once(&format!("let {argument} = \"")).map(|(_, rest)| rest);
+    let told = given.and_then(|rest| rest.split('"').next());
+    told.or(literal(argument)).map(str::to_owned)
 }
 
 fn unit(code: &str, argument: &str, names: &[Constant]) -> Option<String> {
@@ -109,7 +109,7 @@ fn definition(
 /// Whether code outside of tests records it.
 fn is_recorded(module: &str, definition: &Definition, sources: &BTreeMap<String, String>) -> bool {
     let Some(instrument) = &definition.instrument else {
-        return definition.about.is_some();
+        return definition.kind.or(definition.about.as_deref()).is_some();
     };
     sources.values().any(|code| {
         uses(code, instrument).any(|(before, after)| {
