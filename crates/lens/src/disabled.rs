@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::config::LensConfig;
 use crate::{PipelineSnapshot, SetupError, SpanKind};
 
+pub mod detect;
 pub mod metrics;
 
 /// A named switch over a set of spans; always off in this build.
@@ -505,6 +506,10 @@ impl<F: Future> InSpan for F {}
 /// Does nothing.
 #[inline(always)]
 pub fn install_bridges() {}
+
+/// Does nothing: no span ends.
+#[inline(always)]
+pub fn on_span_end(_hook: Option<fn(&mut Span)>) {}
 
 /// Reports that telemetry is not compiled in.
 ///

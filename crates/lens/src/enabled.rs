@@ -6,6 +6,7 @@ mod clock;
 mod console;
 mod context;
 mod current;
+pub mod detect;
 mod diagnosis;
 mod diagnostics;
 mod fields;
@@ -33,6 +34,7 @@ mod recover;
 mod resource;
 mod sampling;
 mod span;
+mod span_end;
 mod strategy;
 mod thread;
 #[cfg(feature = "tracing")]
@@ -57,6 +59,7 @@ pub use pipeline::leftovers;
 pub use pipeline::{ExportOutcome, InMemorySpans, SpanBatch, SpanExporter};
 pub use recover::spools;
 pub use span::{Span, SpanBuilder};
+pub use span_end::on_span_end;
 pub use strategy::register_export_strategy;
 #[cfg(feature = "tracing")]
 pub use tracing_layer::TracingLayer;

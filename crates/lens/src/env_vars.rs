@@ -131,3 +131,63 @@ pub mod suffix {
 pub const NEMO_LENS: &str = "NEMO_LENS_";
 /// Prefix of Gym, which wins over [`NEMO_LENS`].
 pub const NEMO_GYM_OTEL: &str = "NEMO_GYM_OTEL_";
+
+/// The GPUs that CUDA gives this process, by index or UUID.
+pub const CUDA_VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
+/// Where programs are looked for.
+pub const PATH: &str = "PATH";
+/// Name of the host, as shells and container runtimes set it; that of the pod in Kubernetes.
+pub const HOSTNAME: &str = "HOSTNAME";
+
+/// What Slurm tells the processes of a job.
+pub mod slurm {
+    /// Id of the job; without it nothing else counts.
+    pub const JOB_ID: &str = "SLURM_JOB_ID";
+    /// Name of the job.
+    pub const JOB_NAME: &str = "SLURM_JOB_NAME";
+    /// Id of an array's job.
+    pub const ARRAY_JOB_ID: &str = "SLURM_ARRAY_JOB_ID";
+    /// Index in the array.
+    pub const ARRAY_TASK_ID: &str = "SLURM_ARRAY_TASK_ID";
+    /// Name of the cluster.
+    pub const CLUSTER_NAME: &str = "SLURM_CLUSTER_NAME";
+    /// Partition of the job, newer and older name.
+    pub const PARTITION: [&str; 2] = ["SLURM_JOB_PARTITION", "SLURM_PARTITION"];
+    /// Nodes of the job, newer and older name.
+    pub const NODELIST: [&str; 2] = ["SLURM_JOB_NODELIST", "SLURM_NODELIST"];
+    /// Number of nodes, newer and older name.
+    pub const NNODES: [&str; 2] = ["SLURM_JOB_NUM_NODES", "SLURM_NNODES"];
+    /// Number of tasks.
+    pub const NTASKS: &str = "SLURM_NTASKS";
+    /// How often the job was started again.
+    pub const RESTART_COUNT: &str = "SLURM_RESTART_COUNT";
+    /// Id of the step.
+    pub const STEP_ID: &str = "SLURM_STEP_ID";
+    /// Index of the node.
+    pub const NODEID: &str = "SLURM_NODEID";
+    /// Name of the node.
+    pub const NODENAME: &str = "SLURMD_NODENAME";
+    /// Rank of the task.
+    pub const PROCID: &str = "SLURM_PROCID";
+    /// Rank of the task on its node.
+    pub const LOCALID: &str = "SLURM_LOCALID";
+}
+
+/// What Kubernetes sets, and what a pod's author hands on from its fields: there are no standard names for these, so
+/// those of NeMo Lens come first and the usual ones second.
+pub mod k8s {
+    /// Set in every pod.
+    pub const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
+    /// `metadata.namespace`.
+    pub const NAMESPACE: [&str; 3] = ["K8S_NAMESPACE", "POD_NAMESPACE", "MY_POD_NAMESPACE"];
+    /// `metadata.name`.
+    pub const POD_NAME: [&str; 3] = ["K8S_POD_NAME", "POD_NAME", "MY_POD_NAME"];
+    /// `metadata.uid`.
+    pub const POD_UID: [&str; 2] = ["K8S_POD_UID", "POD_UID"];
+    /// `spec.nodeName`.
+    pub const NODE_NAME: [&str; 3] = ["K8S_NODE_NAME", "NODE_NAME", "MY_NODE_NAME"];
+    /// The container's name, which no field gives.
+    pub const CONTAINER_NAME: [&str; 2] = ["K8S_CONTAINER_NAME", "CONTAINER_NAME"];
+    /// The label of the job that owns the pod.
+    pub const JOB_NAME: [&str; 2] = ["K8S_JOB_NAME", "JOB_NAME"];
+}

@@ -21,6 +21,60 @@ pub const DL_RANK: &str = "dl.rank";
 /// Number of processes of a distributed job.
 pub const DL_WORLD_SIZE: &str = "dl.world_size";
 
+/// Number of GPUs that this process may use.
+pub const HOST_GPU_COUNT: &str = "host.gpu.count";
+
+/// Where in a Slurm cluster a process runs. OpenTelemetry has no names for these: they are those of the NeMo Lens
+/// documentation, and for what that leaves out the variable's own words.
+pub mod slurm {
+    /// Id of the job.
+    pub const JOB_ID: &str = "slurm.job.id";
+    /// Name of the job.
+    pub const JOB_NAME: &str = "slurm.job.name";
+    /// Id of the job that an array's tasks have in common.
+    pub const ARRAY_JOB_ID: &str = "slurm.array.job_id";
+    /// Index of the task in its array.
+    pub const ARRAY_TASK_ID: &str = "slurm.array.task_id";
+    /// Name of the cluster.
+    pub const CLUSTER_NAME: &str = "slurm.cluster.name";
+    /// Partition the job runs in.
+    pub const PARTITION: &str = "slurm.partition";
+    /// Nodes of the job, as Slurm abbreviates them.
+    pub const NODELIST: &str = "slurm.nodelist";
+    /// Number of nodes.
+    pub const NNODES: &str = "slurm.nnodes";
+    /// Number of tasks.
+    pub const NTASKS: &str = "slurm.ntasks";
+    /// How often the job was started again.
+    pub const RESTART_COUNT: &str = "slurm.restart_count";
+    /// Id of the step.
+    pub const STEP_ID: &str = "slurm.step.id";
+    /// Index of this node among those of the job.
+    pub const NODE_ID: &str = "slurm.node.id";
+    /// Name of this node.
+    pub const NODE_NAME: &str = "slurm.node.name";
+    /// Rank of this task among those of the step.
+    pub const PROC_ID: &str = "slurm.procid";
+    /// Rank of this task among those of its node.
+    pub const LOCAL_ID: &str = "slurm.localid";
+}
+
+/// Where in a Kubernetes cluster a process runs.
+pub mod k8s {
+    /// Namespace of the pod.
+    pub const NAMESPACE_NAME: &str = "k8s.namespace.name";
+    /// Name of the pod.
+    pub const POD_NAME: &str = "k8s.pod.name";
+    /// Id of the pod.
+    pub const POD_UID: &str = "k8s.pod.uid";
+    /// Node the pod runs on.
+    pub const NODE_NAME: &str = "k8s.node.name";
+    /// Name of the container in its pod.
+    pub const CONTAINER_NAME: &str = "k8s.container.name";
+    /// Name of the job that owns the pod.
+    pub const JOB_NAME: &str = "k8s.job.name";
+}
+
 /// Name of the event that records an error.
 pub const EXCEPTION_EVENT: &str = "exception";
 /// Type of the error.

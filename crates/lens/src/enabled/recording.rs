@@ -16,6 +16,7 @@ use super::limited::Limited;
 use super::message::SpanMessage;
 use super::pipeline::writer::{self, Ended, StartRecord};
 use super::raw::fork;
+use super::span_end;
 use super::thread::Thread;
 use super::value::Value;
 use crate::config::SpanLimits;
@@ -153,7 +154,8 @@ impl Recording {
 
     #[inline(always)]
     pub(super) fn finish(mut self: Box<Self>, thread: &Thread) {
-        if self.message.is_unusual || self.generation != fork::generation() {
+        if self.message.is_unusual || self.generation != fork::generation() || span_end::is_hooked()
+        {
             return self.finish_unusual(thread, None);
         }
         let nanos = self.start.nanos_until(Ticks::now());
@@ -179,6 +181,12 @@ impl Recording {
                     self.start_nanos + self.start.nanos_until(now)
                 }
             });
+            if span_end::is_hooked() {
+                match span_end::call(self) {
+                    Some(recording) => self = recording,
+                    None => return,
+                }
+            }
             self.message.set_end(end_nanos.max(self.start_nanos));
             self.with_ended(|ended| writer::push_ended(thread, self.scope, ended));
         }

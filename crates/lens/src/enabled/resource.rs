@@ -1,7 +1,10 @@
 //! What is known about this process.
 
+use std::path::Path;
+
 use lens_otlp::encode::{RESOURCE_ATTRIBUTES, put_key_value};
 
+use super::detect::{self, Detected, Environment};
 use super::ids;
 use super::value::Value;
 use crate::config::LensConfig;
@@ -9,20 +12,27 @@ use crate::semconv;
 
 /// The resource's attributes: detected ones, then those of the config, which win.
 pub(super) fn attributes(config: &LensConfig) -> Vec<(String, Value)> {
+    // What is not Unicode tells nobody anything.
+    let variable = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    let env: Environment = std::env::vars_os().filter_map(variable).collect();
+    merged(config, detect::all(&env, Path::new("/")))
+}
+
+fn merged(config: &LensConfig, detected: Detected) -> Vec<(String, Value)> {
     let mut attributes: Vec<(String, Value)> = Vec::new();
-    let detected = [
+    let of_lens = [
         (semconv::SERVICE_NAME, Value::from(config.service_name.as_str())),
         (semconv::SERVICE_INSTANCE_ID, Value::from(instance_id())),
         (semconv::TELEMETRY_SDK_LANGUAGE, Value::from_static("rust")),
         (semconv::TELEMETRY_SDK_NAME, Value::from_static("lens")),
         (semconv::TELEMETRY_SDK_VERSION, Value::from_static(env!("CARGO_PKG_VERSION"))),
-        (semconv::PROCESS_PID, Value::from(std::process::id())),
         (semconv::DL_RANK, Value::from(config.rank)),
         (semconv::DL_WORLD_SIZE, Value::from(config.world_size)),
     ];
-    let host = host_name().map(|name| (semconv::HOST_NAME.to_owned(), Value::from(name)));
-    let detected = detected.into_iter().map(|(key, value)| (key.to_owned(), value)).chain(host);
-    for (key, value) in detected.chain(config.resource_attributes.iter().cloned()) {
+    let known = of_lens.into_iter().chain(detected).map(|(key, value)| (key.to_owned(), value));
+    for (key, value) in known.chain(config.resource_attributes.iter().cloned()) {
         match attributes.iter_mut().find(|(known, _)| *known == key) {
             Some((_, known)) => *known = value,
             None => attributes.push((key, value)),
@@ -38,14 +48,6 @@ pub(super) fn encode(attributes: &[(String, Value)]) -> Vec<u8> {
         put_key_value(&mut out, RESOURCE_ATTRIBUTES, key, value);
     }
     out
-}
-
-fn host_name() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/hostname")
-        .or_else(|_| std::fs::read_to_string("/etc/hostname"))
-        .ok()?;
-    let name = text.trim();
-    (!name.is_empty()).then(|| name.to_owned())
 }
 
 /// A random UUID (version 4): unique per process, as the convention asks.
@@ -70,12 +72,15 @@ mod tests {
             ],
             ..LensConfig::default()
         };
-        let attributes = attributes(&config);
+        let attributes = merged(&config, vec![("host.name", "here".into()), ("c.d", 4.into())]);
         let get =
             |key: &str| attributes.iter().filter(|(known, _)| known == key).collect::<Vec<_>>();
         assert_eq!(get("host.name"), [&("host.name".to_owned(), Value::from("elsewhere"))]);
         assert_eq!(get("service.name")[0].1, Value::from("nemo-gym/x"));
         assert_eq!(get("a.b")[0].1, Value::Int(3));
+        assert_eq!(get("c.d")[0].1, Value::Int(4));
+        assert_eq!(get("telemetry.sdk.name")[0].1, Value::from("lens"));
+        assert_eq!(get("telemetry.sdk.version")[0].1, Value::from(env!("CARGO_PKG_VERSION")));
         assert_eq!(get("dl.rank")[0].1, Value::Int(0));
     }
 

@@ -368,6 +368,16 @@ impl Span {
         self.set_error(message.to_owned());
     }
 
+    /// A span of what it holds.
+    pub(super) fn of(recording: Box<Recording>) -> Self {
+        Self { inner: Some(recording) }
+    }
+
+    /// What it holds; nothing is ended.
+    pub(super) fn into_recording(mut self) -> Option<Box<Recording>> {
+        self.inner.take()
+    }
+
     /// Ends it now.
     pub fn end(self) {
         drop(self);
