@@ -21,7 +21,7 @@ use crate::{
     pipeline::{Process, lens_config},
     resolve::{Resolved, resolve},
     run_id::RunId,
-    semconv,
+    sampling, semconv,
     spool::undelivered,
 };
 
@@ -169,6 +169,7 @@ pub fn init_telemetry(
                     notice(&warning);
                 }
             }
+            sampling::start(&settings, &environment());
             state.pipeline = Pipeline::Running(handle.clone());
             ACTIVE.store(true, Ordering::Relaxed);
             Some(handle)
@@ -212,6 +213,7 @@ pub fn shutdown_telemetry(timeout_ms: u64) {
             }
         }
     };
+    sampling::stop();
     // What was not delivered is in the handle's snapshot and metrics; the process is ending.
     let _ = handle.shutdown(Duration::from_millis(timeout_ms));
     // A supervisor takes over what its servers leave, and says it for all of them.

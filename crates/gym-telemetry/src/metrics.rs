@@ -10,7 +10,7 @@ use std::{
 
 use lens::metrics::{Counter, Gauge, Histogram, UpDownCounter};
 
-use crate::semconv::{metric, unit};
+use crate::semconv::{metric, sampled, unit};
 
 /// Upper bounds in seconds that the HTTP conventions ask for.
 pub const HTTP_DURATION_BOUNDS_SECONDS: &[f64] =
@@ -191,6 +191,21 @@ pub static HTTP_CLIENT_DURATION: Histogram = Histogram::with_bounds(
     "Duration of HTTP client requests",
     HTTP_DURATION_BOUNDS_SECONDS,
 );
+
+/// CPU of this process over the last interval, in percent of one core. Written at the end of a span.
+pub static PROCESS_CPU_PERCENT: Gauge = Gauge::new(
+    sampled::PROCESS_CPU_PERCENT,
+    unit::PERCENT,
+    "CPU of the process over the last interval; 100 is one core",
+);
+
+/// Memory of the host in use. Written at the end of a span.
+pub static HOST_MEMORY_USED_MIB: Gauge =
+    Gauge::new(sampled::HOST_MEMORY_USED_MIB, unit::MEBIBYTES, "Memory of the host in use");
+
+/// Memory of the host. Written at the end of a span.
+pub static HOST_MEMORY_TOTAL_MIB: Gauge =
+    Gauge::new(sampled::HOST_MEMORY_TOTAL_MIB, unit::MEBIBYTES, "Memory of the host");
 
 /// A duration as the millisecond histograms take it.
 pub fn millis(duration: Duration) -> f64 {

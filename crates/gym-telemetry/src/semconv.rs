@@ -55,6 +55,14 @@ pub const WANDB_ENTITY: &str = "wandb.entity";
 pub const WANDB_PROJECT: &str = "wandb.project";
 /// Id of a process.
 pub const PROCESS_PID: &str = "process.pid";
+/// Percent of one core that the process used, over the interval that ended with the span.
+pub const CPU_PERCENT: &str = "nemo.gym.cpu.percent";
+/// Index of a GPU, as `nvidia-smi` counts.
+pub const GPU_INDEX: &str = "nemo.gym.gpu.index";
+/// UUID of a GPU.
+pub const GPU_UUID: &str = "nemo.gym.gpu.uuid";
+/// How memory is counted: one of [`value::memory_type`].
+pub const MEMORY_TYPE: &str = "memory.type";
 /// Stage of a start-up.
 pub const STARTUP_STAGE: &str = "nemo.gym.startup.stage";
 
@@ -298,6 +306,34 @@ pub mod metric {
     pub const HTTP_CLIENT_REQUEST_DURATION: &str = "http.client.request.duration";
 }
 
+/// Names of sampled metrics: of the process, its host and its servers.
+pub mod sampled {
+    /// Gauge, By: memory of a server's process tree.
+    pub const SERVER_MEMORY_USAGE: &str = "gym.server.memory.usage";
+    /// Gauge, By: the most that any sample of it showed.
+    pub const SERVER_MEMORY_SAMPLED_PEAK: &str = "gym.server.memory.sampled_peak";
+    /// Gauge: processes of a server.
+    pub const SERVER_PROCESSES: &str = "gym.server.processes";
+    /// Gauge, By: memory of the host in use.
+    pub const HOST_MEMORY_USED: &str = "gym.host.memory_used";
+    /// Gauge, By: memory of the host that can be had without swapping.
+    pub const HOST_MEMORY_AVAILABLE: &str = "gym.host.memory_available";
+    /// Gauge, By: memory of the host.
+    pub const HOST_MEMORY_TOTAL: &str = "gym.host.memory_total";
+    /// Gauge, MiB: memory of the host in use, read at the end of a span.
+    pub const HOST_MEMORY_USED_MIB: &str = "gym.host.memory_used_mib";
+    /// Gauge, MiB: memory of the host, read at the end of a span.
+    pub const HOST_MEMORY_TOTAL_MIB: &str = "gym.host.memory_total_mib";
+    /// Gauge, %: CPU of the process; 100 is one core.
+    pub const PROCESS_CPU_PERCENT: &str = "gym.process.cpu.percent";
+    /// Gauge, %: time in which a GPU computed.
+    pub const GPU_UTILIZATION: &str = "gym.process.gpu.utilization_percent";
+    /// Gauge, MiB: memory of a GPU in use.
+    pub const GPU_MEMORY_USED: &str = "gym.process.gpu.memory_used_mib";
+    /// Gauge, MiB: memory of a GPU.
+    pub const GPU_MEMORY_TOTAL: &str = "gym.process.gpu.memory_total_mib";
+}
+
 /// Units of metrics, UCUM.
 pub mod unit {
     /// Milliseconds.
@@ -306,6 +342,12 @@ pub mod unit {
     pub const SECONDS: &str = "s";
     /// Bytes.
     pub const BYTES: &str = "By";
+    /// Mebibytes.
+    pub const MEBIBYTES: &str = "MiBy";
+    /// A share of a hundred.
+    pub const PERCENT: &str = "%";
+    /// Processes.
+    pub const PROCESS: &str = "{process}";
     /// A share of one.
     pub const RATIO: &str = "1";
     /// Rollouts.
@@ -324,6 +366,14 @@ pub mod unit {
 pub mod value {
     /// The server type of the supervisor and the driver.
     pub const ORCHESTRATOR: &str = "orchestrator";
+
+    /// [`super::MEMORY_TYPE`].
+    pub mod memory_type {
+        /// Pages in memory; what processes share counts for each of them.
+        pub const RSS: &str = "rss";
+        /// The same, with what processes share divided among them.
+        pub const PSS: &str = "pss";
+    }
 
     /// [`super::ROLLOUT_OUTCOME`].
     pub mod outcome {

@@ -160,7 +160,7 @@ pub fn decode_logs(request: &[u8]) -> Result<Vec<CollectedLog>, DecodeError> {
     Ok(logs)
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() * 2);
     put_hex(&mut out, bytes);
     out

@@ -5,6 +5,7 @@
 
 mod collected;
 mod memory;
+mod numbers;
 mod sink;
 mod tree;
 
@@ -12,5 +13,6 @@ pub use collected::{
     CollectedEvent, CollectedLink, CollectedLog, CollectedSpan, decode, decode_logs,
 };
 pub use memory::{collect, collect_groups};
+pub use numbers::{CollectedNumber, decode_numbers};
 pub use sink::{Counts, OtlpSink, ReceivedRequest, Reply, Signal};
 pub use tree::{TreeOptions, render_tree};

@@ -18,6 +18,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use crate::collected::{CollectedLog, CollectedSpan, decode, decode_logs};
+use crate::numbers::{CollectedNumber, decode_numbers};
 
 /// What a request carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,6 +244,22 @@ impl OtlpSink {
             Err(error) => panic!("the sink received a malformed request: {error}"),
         })
         .collect()
+    }
+
+    /// Points of accepted sums and gauges, in the order of arrival.
+    ///
+    /// # Panics
+    ///
+    /// When a request is malformed.
+    pub fn numbers(&self) -> Vec<CollectedNumber> {
+        let received = self.shared.lock();
+        let metrics = received.requests.iter().filter(|request| request.signal == Signal::Metrics);
+        metrics
+            .flat_map(|request| match decode_numbers(&request.body) {
+                Ok(numbers) => numbers,
+                Err(error) => panic!("the sink received a malformed request: {error}"),
+            })
+            .collect()
     }
 
     /// Names of accepted metrics, sorted, each once.

@@ -10,6 +10,7 @@ mod names;
 mod otlp;
 mod precedence;
 mod rows;
+mod sampling;
 
 use std::collections::BTreeMap;
 

@@ -12,6 +12,7 @@ mod error;
 pub mod guard;
 mod handover;
 pub mod head;
+mod memory;
 mod port_holder;
 pub mod probe;
 mod pump;
@@ -81,6 +82,7 @@ pub struct Fleet {
     exits: Arc<watch::Sender<()>>,
     head: head::Server,
     closed_stdout: Arc<Notify>,
+    memory: Option<memory::Sampler>,
     printer: Printer,
 }
 
@@ -142,7 +144,11 @@ impl Fleet {
     /// Spans of the caller must have ended. All servers get SIGTERM at once;
     /// what is left after eight seconds is killed.
     pub async fn stop(self) -> StopReport {
-        let Self { mut children, head, printer, .. } = self;
+        let Self { mut children, head, memory, printer, .. } = self;
+        // Before anybody is told to end: afterwards there is nothing left to measure.
+        if let Some(memory) = memory {
+            memory.stop().await;
+        }
         trace::active_servers(0);
         let report = stop_children(&mut children).await;
         drop(head);

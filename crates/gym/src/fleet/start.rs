@@ -22,7 +22,9 @@ use super::child::{Child, Output, command_for};
 use super::handover::Handover;
 use super::head::{self, Documents, ServerInstance};
 use super::trace::{self, StartupTrace};
-use super::{Fleet, FleetError, FleetOptions, endpoints, flush, port_holder, probe, stop_children};
+use super::{
+    Fleet, FleetError, FleetOptions, endpoints, flush, memory, port_holder, probe, stop_children,
+};
 use crate::printer::Printer;
 
 /// How long a server may take until it answers.
@@ -93,7 +95,8 @@ pub async fn run(
         }
     }
     let Started { children, exits, closed_stdout, .. } = started;
-    Ok(Fleet { config, children, exits, head, closed_stdout, printer: printer.clone() })
+    let memory = memory::start(&config, &children);
+    Ok(Fleet { config, children, exits, head, closed_stdout, memory, printer: printer.clone() })
 }
 
 /// Telemetry settings for the servers, by who serves.

@@ -5,6 +5,7 @@
 mod demo;
 mod env_test;
 mod faults;
+mod memory;
 mod models;
 mod propagation;
 mod python;
