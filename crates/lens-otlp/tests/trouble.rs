@@ -2,9 +2,6 @@
 
 #![cfg(feature = "client")]
 
-#[path = "trouble/tls.rs"]
-mod tls;
-
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -14,8 +11,8 @@ use lens_otlp::client::{
     Client, MAX_REQUEST_BYTES, Outcome, Protocol, Sender, Signal, Target, Trouble,
 };
 use lens_otlp::encode::{Scope, SpanParts, put_request, put_scope_item};
+use lens_testing::tls::{Authority, TlsFront};
 use lens_testing::{OtlpSink, Reply};
-use tls::{Authority, TlsFront};
 
 const ACCEPTED: Outcome = Outcome::Accepted { rejected: 0 };
 
@@ -114,6 +111,40 @@ fn http_spoken_to_a_port_with_tls_is_recognised() {
     let front = TlsFront::start(&authority, grpc, false);
     let plain = format!("http://127.0.0.1:{}", front.port());
     assert_eq!(trouble(target(&plain, Protocol::Grpc)), Trouble::WantsTls);
+}
+
+#[test]
+fn what_a_receiver_says_about_refused_items_is_told() {
+    let sink = OtlpSink::start().expect("a sink");
+    for (endpoint, protocol) in
+        [(sink.grpc_endpoint(), Protocol::Grpc), (sink.http_endpoint(), Protocol::HttpProtobuf)]
+    {
+        let sender = open(target(&endpoint, protocol));
+        sink.answer_with([Reply::Partial(2)]);
+        assert_eq!(sender.send(request(3)), Outcome::Accepted { rejected: 2 });
+        let told = sender.take_trouble().expect("a reason").to_string();
+        assert_eq!(told, "the receiver refused 2 of the items of a request (as ordered)");
+        assert_eq!(sender.send(request(3)), ACCEPTED);
+        assert_eq!(sender.take_trouble(), None);
+    }
+}
+
+#[test]
+fn a_message_without_refused_items_is_no_alarm() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let endpoint = format!("http://{}", listener.local_addr().expect("bound"));
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().filter_map(Result::ok) {
+            let _ = stream.read(&mut [0; 4096]);
+            let head = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\n";
+            let _ = stream.write_all(head.as_bytes());
+            // partial_success { error_message: "hmm" }
+            let _ = stream.write_all(b"\x0a\x05\x12\x03hmm");
+        }
+    });
+    let sender = open(target(&endpoint, Protocol::HttpProtobuf));
+    assert_eq!(sender.send(request(1)), ACCEPTED);
+    assert_eq!(sender.take_trouble(), None);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod collected;
 mod memory;
 mod numbers;
 mod sink;
+pub mod tls;
 mod tree;
 
 pub use collected::{

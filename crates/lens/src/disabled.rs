@@ -526,6 +526,25 @@ pub fn spools(_folder: &std::path::Path) -> Vec<crate::Spool> {
 }
 
 /// Nothing, as [`spools`].
+pub fn pipelines(_folder: &std::path::Path) -> Vec<crate::PipelineState> {
+    Vec::new()
+}
+
+/// Nothing is exported in this build.
+pub fn export_decision(_config: &LensConfig) -> (bool, Option<String>) {
+    (false, None)
+}
+
+/// Nothing can be sent.
+///
+/// # Errors
+///
+/// Always [`SetupError::NotCompiledIn`].
+pub fn probe(_config: &LensConfig, _limit: Duration) -> Result<Vec<crate::Probe>, SetupError> {
+    Err(SetupError::NotCompiledIn)
+}
+
+/// Nothing, as [`spools`].
 pub fn leftovers(_folder: &std::path::Path) -> Vec<crate::Leftover> {
     Vec::new()
 }

@@ -39,6 +39,7 @@ pub mod instruments;
 pub mod semconv;
 
 mod macros;
+mod probe;
 mod severity;
 mod spool;
 
@@ -53,7 +54,8 @@ mod enabled;
 pub use enabled::*;
 
 pub use lens_macros::trace_fn;
-pub use spool::{Leftover, Spool};
+pub use probe::{Delivery, Probe};
+pub use spool::{Leftover, PipelineState, Spool};
 
 /// Whether this build contains telemetry at all (the feature `enable`).
 pub const COMPILED_IN: bool = cfg!(feature = "enable");

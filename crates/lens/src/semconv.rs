@@ -120,6 +120,9 @@ pub mod drop_reason {
     pub const SHUT_DOWN: &str = "shut_down";
 }
 
+/// Name of what is sent to see whether it arrives: span, metric, event and scope.
+pub const PROBE: &str = "lens.probe";
+
 /// Names of the pipeline's own metrics.
 pub mod pipeline {
     /// Spans that ended.

@@ -39,3 +39,24 @@ pub struct Leftover {
     /// Bytes of the file.
     pub bytes: u64,
 }
+
+/// The pipeline of one process and one signal, as its exporter's thread last counted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PipelineState {
+    /// The file.
+    pub path: PathBuf,
+    /// The run that it belongs to.
+    pub run_id: String,
+    /// `service.name` of the process.
+    pub service_name: String,
+    /// The process.
+    pub pid: u32,
+    /// Whether its owner still runs.
+    pub is_alive: bool,
+    /// Log records in place of spans.
+    pub is_logs: bool,
+    /// When that was, in nanoseconds since the epoch.
+    pub seen_nanos: u64,
+    /// What became of everything that ended; `None` when the owner never said.
+    pub counts: Option<crate::PipelineSnapshot>,
+}

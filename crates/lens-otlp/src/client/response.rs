@@ -34,11 +34,11 @@ async fn read_http(target: &Prepared, response: Response<Incoming>) -> Result<Ve
     if !head.status.is_success() {
         return Ok(judge_http(head.status, &head.headers, target));
     }
-    let rejected = match target.protocol {
+    let (rejected, message) = match target.protocol {
         Protocol::HttpJson => rejected_in_json(&body.to_bytes()),
         _ => rejected_items(&body.to_bytes()),
     };
-    Ok(Verdict::Accepted { rejected })
+    Ok(Verdict::Accepted { rejected, message: trouble::one_line(&message) })
 }
 
 async fn read_grpc(target: &Prepared, response: Response<Incoming>) -> Result<Verdict, Broken> {
@@ -54,9 +54,11 @@ async fn read_grpc(target: &Prepared, response: Response<Incoming>) -> Result<Ve
             let message = body.to_bytes();
             // A compressed reply is not asked for, so its content is not looked at.
             let plain = message.first() == Some(&0);
-            let rejected =
-                if plain { rejected_items(message.get(5..).unwrap_or_default()) } else { 0 };
-            Ok(Verdict::Accepted { rejected })
+            let (rejected, message) = match message.get(5..) {
+                Some(message) if plain => rejected_items(message),
+                _ => (0, String::new()),
+            };
+            Ok(Verdict::Accepted { rejected, message: trouble::one_line(&message) })
         }
         Some((code, headers)) => {
             let message = headers.get("grpc-message").and_then(|text| text.to_str().ok());
@@ -90,8 +92,8 @@ fn percent_decode(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// `partial_success.rejected_*` of a response; zero when there is none or it is malformed.
-fn rejected_items(response: &[u8]) -> u64 {
+/// `partial_success.rejected_*` and `.error_message` of a response; nothing when there is none or it is malformed.
+fn rejected_items(response: &[u8]) -> (u64, String) {
     fn field(message: &[u8], number: u32) -> Option<wire::Content<'_>> {
         let mut fields = Fields::new(message).filter_map(Result::ok);
         fields.find(|(found, _)| *found == number).map(|(_, content)| content)
@@ -99,19 +101,25 @@ fn rejected_items(response: &[u8]) -> u64 {
     let partial = field(response, 1).and_then(|content| content.bytes().ok());
     let rejected = partial.and_then(|partial| field(partial, 1));
     let rejected = rejected.and_then(|content| content.varint().ok()).unwrap_or(0);
+    let message = partial.and_then(|partial| field(partial, 2));
+    let message = message.and_then(|content| content.text().ok()).unwrap_or_default();
     // The field is signed; less than nothing is nothing.
-    i64::try_from(rejected).unwrap_or(0) as u64
+    (u64::try_from(rejected as i64).unwrap_or(0), message.to_owned())
 }
 
-fn rejected_in_json(response: &[u8]) -> u64 {
-    let Ok(response) = serde_json::from_slice::<serde_json::Value>(response) else { return 0 };
+fn rejected_in_json(response: &[u8]) -> (u64, String) {
+    let Ok(response) = serde_json::from_slice::<serde_json::Value>(response) else {
+        return (0, String::new());
+    };
     let partial = &response["partialSuccess"];
+    let message = partial["errorMessage"].as_str().unwrap_or_default().to_owned();
     let names = ["rejectedSpans", "rejectedDataPoints", "rejectedLogRecords"];
-    match names.iter().map(|name| &partial[*name]).find(|value| !value.is_null()) {
+    let rejected = match names.iter().map(|name| &partial[*name]).find(|value| !value.is_null()) {
         Some(serde_json::Value::String(text)) => text.parse().unwrap_or(0),
         Some(number) => number.as_u64().unwrap_or(0),
         None => 0,
-    }
+    };
+    (rejected, message)
 }
 
 #[cfg(test)]
@@ -127,18 +135,20 @@ mod tests {
     fn rejected_items_of_every_signal_are_found_in_json() {
         for name in ["rejectedSpans", "rejectedDataPoints", "rejectedLogRecords"] {
             let text = format!("{{\"partialSuccess\":{{\"{name}\":\"3\"}}}}");
-            assert_eq!(rejected_in_json(text.as_bytes()), 3, "{name}");
+            assert_eq!(rejected_in_json(text.as_bytes()).0, 3, "{name}");
         }
-        assert_eq!(rejected_in_json(b"{}"), 0);
-        assert_eq!(rejected_in_json(b"garbage"), 0);
+        let text = b"{\"partialSuccess\":{\"rejectedSpans\":1,\"errorMessage\":\"why\"}}";
+        assert_eq!(rejected_in_json(text), (1, "why".to_owned()));
+        assert_eq!(rejected_in_json(b"{}").0, 0);
+        assert_eq!(rejected_in_json(b"garbage").0, 0);
     }
 
     #[test]
     fn answers_that_mean_nothing_reject_nothing() {
-        assert_eq!(rejected_items(b"\xff\xff"), 0);
+        assert_eq!(rejected_items(b"\xff\xff").0, 0);
         let mut negative = vec![0x0a, 11, 0x08];
         negative.extend_from_slice(&[0xff; 9]);
         negative.push(1);
-        assert_eq!(rejected_items(&negative), 0);
+        assert_eq!(rejected_items(&negative).0, 0);
     }
 }

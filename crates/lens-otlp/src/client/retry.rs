@@ -21,6 +21,8 @@ const MAX_ASKED: Duration = Duration::from_secs(3600);
 pub(super) enum Verdict {
     Accepted {
         rejected: u64,
+        /// What the receiver says about these.
+        message: String,
     },
     Refused(Trouble),
     /// Smaller ones may pass.

@@ -137,7 +137,12 @@ async fn deliver(
     loop {
         tries += 1;
         let wait = match timeout_at(deadline, try_once(state, target, &content)).await {
-            Ok(Ok(Verdict::Accepted { rejected })) => return Delivery::Accepted(rejected),
+            Ok(Ok(Verdict::Accepted { rejected, message })) => {
+                if rejected > 0 {
+                    state.note(Trouble::Rejected { items: rejected, message });
+                }
+                return Delivery::Accepted(rejected);
+            }
             Ok(Ok(Verdict::TooLarge(trouble))) => return Delivery::TooLarge(trouble),
             Ok(Ok(Verdict::Refused(trouble))) => {
                 state.note(trouble);

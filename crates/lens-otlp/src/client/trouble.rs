@@ -58,6 +58,14 @@ pub enum Trouble {
     /// A single item is more than the receiver takes.
     #[error("the receiver takes no requests of this size ({0})")]
     TooLarge(String),
+    /// Accepted, but for some of what is inside.
+    #[error("the receiver refused {items} of the items of a request{}", because(.message))]
+    Rejected {
+        /// How many.
+        items: u64,
+        /// What it says about that, or empty.
+        message: String,
+    },
     /// Any other answer.
     #[error("the receiver answered {0}")]
     Status(String),
@@ -68,6 +76,16 @@ impl Trouble {
     pub(super) fn is_nobody_there(&self) -> bool {
         matches!(self, Self::NoSuchHost(_) | Self::ConnectionRefused | Self::Unreachable(_))
     }
+}
+
+/// A message behind what it is about.
+fn because(message: &str) -> String {
+    if message.is_empty() { String::new() } else { format!(" ({message})") }
+}
+
+/// Receivers write what they like; a line is enough.
+pub(super) fn one_line(message: &str) -> String {
+    message.chars().filter(|character| !character.is_control()).take(200).collect()
 }
 
 /// What a receiver said first.
@@ -125,9 +143,7 @@ pub(super) fn of_http(status: http::StatusCode, target: &Prepared) -> Trouble {
 
 /// A gRPC code with its message.
 pub(super) fn of_grpc(code: u32, message: &str, target: &Prepared) -> Trouble {
-    // Receivers write what they like; a line is enough.
-    let message: String =
-        message.chars().filter(|character| !character.is_control()).take(200).collect();
+    let message = one_line(message);
     let text = if message.is_empty() {
         format!("gRPC status {code}")
     } else {

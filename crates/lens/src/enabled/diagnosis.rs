@@ -1,6 +1,6 @@
 //! What keeps telemetry from being delivered, said once for each signal with the setting that mends it.
 
-use lens_otlp::client::{Sender, Trouble};
+use lens_otlp::client::{Sender, TargetError, Trouble};
 
 use super::diagnostics::Said;
 use crate::config::{OtlpSettings, Protocol, Signal};
@@ -37,6 +37,22 @@ impl Diagnosis {
         }
     }
 
+    /// What mends settings that cannot be used.
+    pub(super) fn hint_of_target(&self, error: &TargetError) -> String {
+        let variable = match error {
+            TargetError::Endpoint(_) => vars::OTEL_EXPORTER_OTLP_ENDPOINT,
+            TargetError::Header(_) => vars::OTEL_EXPORTER_OTLP_HEADERS,
+            _ => vars::OTEL_EXPORTER_OTLP_CERTIFICATE,
+        };
+        let variable = self.variable(variable);
+        match error {
+            TargetError::Certificate { .. } => {
+                format!("PEM files are set by {variable}, those of a client beside it")
+            }
+            _ => format!("it is set by {variable}"),
+        }
+    }
+
     fn text(&self, trouble: &Trouble) -> String {
         let signal = self.signal.env_name().to_ascii_lowercase();
         let protocol = self.protocol.as_str();
@@ -51,7 +67,8 @@ impl Diagnosis {
         format!("{general} or {}{}_{rest}", vars::OTEL_EXPORTER_OTLP, self.signal.env_name())
     }
 
-    fn hint(&self, trouble: &Trouble) -> String {
+    /// What mends it, with the names of the variables.
+    pub(super) fn hint(&self, trouble: &Trouble) -> String {
         let endpoint = self.variable(vars::OTEL_EXPORTER_OTLP_ENDPOINT);
         let protocol = self.variable(vars::OTEL_EXPORTER_OTLP_PROTOCOL);
         match trouble {
@@ -84,6 +101,15 @@ impl Diagnosis {
                 let headers = self.variable(vars::OTEL_EXPORTER_OTLP_HEADERS);
                 format!("headers with credentials are set by {headers}")
             }
+            Trouble::NoSuchPath { .. }
+                if self.protocol != Protocol::Grpc && repeats_signal_path(&self.endpoint) =>
+            {
+                let path = self.signal.http_path();
+                format!(
+                    "{path} is appended to {}, which must not end in the path of a signal itself",
+                    vars::OTEL_EXPORTER_OTLP_ENDPOINT
+                )
+            }
             Trouble::NoSuchPath { .. } if self.protocol != Protocol::Grpc => {
                 let own =
                     format!("{}{}_ENDPOINT", vars::OTEL_EXPORTER_OTLP, self.signal.env_name());
@@ -95,6 +121,16 @@ impl Diagnosis {
             }
             Trouble::NoSuchPath { .. } => {
                 format!("does the receiver take {}?", self.signal.env_name().to_ascii_lowercase())
+            }
+            Trouble::TimedOut => {
+                let timeout = self.variable(vars::OTEL_EXPORTER_OTLP_TIMEOUT);
+                format!(
+                    "does something between here and the receiver swallow what is sent? The address is set by \
+                     {endpoint}, the time that an export may take by {timeout}"
+                )
+            }
+            Trouble::Status(_) | Trouble::TooLarge(_) | Trouble::Rejected { .. } => {
+                "the receiver's own log may say why; what is delivered, waits and is lost is counted".to_owned()
             }
             _ => "what is delivered, waits and is lost is counted".to_owned(),
         }
@@ -111,6 +147,16 @@ fn is_passing(trouble: &Trouble) -> bool {
             | Trouble::TimedOut
             | Trouble::Status(_)
     )
+}
+
+/// Whether the path of a signal stands in an address behind that of another, or of itself: what comes of a base
+/// endpoint that has a path already.
+fn repeats_signal_path(endpoint: &str) -> bool {
+    let paths = [Signal::Traces, Signal::Metrics, Signal::Logs].map(Signal::http_path);
+    let path = endpoint.split_once("://").map_or(endpoint, |(_, rest)| rest);
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let rest = paths.iter().find_map(|last| path.trim_end_matches('/').strip_suffix(last));
+    rest.is_some_and(|rest| paths.iter().any(|path| rest.trim_end_matches('/').ends_with(path)))
 }
 
 /// The endpoint without what stands before an `@`.
@@ -164,5 +210,14 @@ mod tests {
     fn credentials_in_an_endpoint_are_not_told() {
         let told = text(Protocol::Grpc, "http://me:secret@host:1/a@b", &Trouble::TimedOut);
         assert!(told.contains(" http://host:1/a@b ") && !told.contains("secret"), "{told}");
+    }
+
+    #[test]
+    fn a_base_that_has_the_path_of_a_signal_is_recognised() {
+        assert!(repeats_signal_path("http://h:4318/v1/traces/v1/traces"));
+        assert!(repeats_signal_path("https://h/otlp/v1/traces/v1/logs/"));
+        assert!(!repeats_signal_path("http://h:4318/v1/traces"));
+        assert!(!repeats_signal_path("http://h/v1/traces/of/us"));
+        assert!(!repeats_signal_path("localhost:4317"));
     }
 }

@@ -14,13 +14,9 @@ pub(super) fn start_client() -> Result<Client, SetupError> {
     Client::start().map_err(|error| SetupError::Thread { reason: error.to_string() })
 }
 
-/// A sender of one signal.
-pub(super) fn sender(
-    client: &Client,
-    signal: Signal,
-    settings: &OtlpSettings,
-) -> Result<Sender, SetupError> {
-    let target = client::Target {
+/// Where one signal goes.
+pub(super) fn target(signal: Signal, settings: &OtlpSettings) -> client::Target {
+    client::Target {
         signal: match signal {
             Signal::Traces => client::Signal::Traces,
             Signal::Metrics => client::Signal::Metrics,
@@ -38,12 +34,21 @@ pub(super) fn sender(
         certificate: settings.certificate.clone(),
         client_identity: settings.client_identity.clone(),
         max_request_bytes: client::MAX_REQUEST_BYTES,
-    };
-    client.open(target).map_err(|error| SetupError::Exporter { reason: chain(&error) })
+    }
+}
+
+/// A sender of one signal.
+pub(super) fn sender(
+    client: &Client,
+    signal: Signal,
+    settings: &OtlpSettings,
+) -> Result<Sender, SetupError> {
+    let opened = client.open(target(signal, settings));
+    opened.map_err(|error| SetupError::Exporter { reason: chain(&error) })
 }
 
 /// An error with its sources as one line.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
@@ -72,6 +77,10 @@ pub(super) enum OtlpOutcome {
 pub(super) struct OtlpTicket(client::Ticket);
 
 impl OtlpTicket {
+    pub(super) fn new(ticket: client::Ticket) -> Self {
+        Self(ticket)
+    }
+
     /// `None` while it is on its way.
     pub(super) fn outcome(&self) -> Option<OtlpOutcome> {
         Some(match self.0.outcome()? {

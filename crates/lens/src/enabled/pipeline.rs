@@ -5,6 +5,7 @@
 //! drops the newest span and counts it. Log records go the same way through a ring of their own.
 
 mod backlog;
+pub(super) mod counts;
 pub(super) mod gather;
 mod overflow;
 mod trim;
@@ -332,6 +333,11 @@ impl Pipeline {
             buffer_fill: self.fill(),
             export_failures: read(&counters.failures),
         }
+    }
+
+    /// Lets others who look at the mapping see the counts.
+    fn publish_counts(&self) {
+        self.ring.memory().set_counts(&counts::to_words(&self.snapshot()));
     }
 
     /// The share of the ring that is in use.

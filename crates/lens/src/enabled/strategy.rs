@@ -60,6 +60,11 @@ fn is_drawn(candidate: &ExportCandidate) -> bool {
     ((hash >> 11) as f64) < candidate.sample_rate * (1_u64 << 53) as f64
 }
 
+/// Whether a process with this config would export, and what is wrong with the strategy.
+pub fn export_decision(config: &LensConfig) -> (bool, Option<String>) {
+    decide(config)
+}
+
 /// Whether this process exports, and what is wrong with the strategy.
 pub(super) fn decide(config: &LensConfig) -> (bool, Option<String>) {
     let candidate = ExportCandidate {

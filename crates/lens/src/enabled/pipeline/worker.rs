@@ -100,6 +100,7 @@ pub(super) struct Worker {
     served: u64,
     next_export: Instant,
     next_anchor: Instant,
+    next_counts: Instant,
 }
 
 impl Worker {
@@ -137,6 +138,7 @@ impl Worker {
             served: 0,
             next_export: now + parts.settings.schedule_delay,
             next_anchor: now + ANCHOR,
+            next_counts: now,
         };
         let mapping = pipeline.ring.memory();
         mapping.note(&recover::note(recover::NOTE_RESOURCE, 0, &worker.resource));
@@ -236,6 +238,10 @@ impl Worker {
             self.pipeline.ring.sweep_pages();
         }
         self.pipeline.ring.memory().set_clock(clock::now_unix_nanos());
+        if now >= self.next_counts {
+            self.next_counts = now + TICK;
+            self.pipeline.publish_counts();
+        }
         if self.pipeline.counters.buffer_full.load(Ordering::Relaxed) > 0 {
             // Said here: the thread that ended the span must not wait for stderr.
             BUFFER_FULL.say("the buffer is full; the newest spans are dropped and counted");

@@ -8,6 +8,8 @@
 //!      0  magic, version, bytes of a slot, slots, bytes of the notes, pid, kind
 //!     40  clock: nanoseconds since the epoch when the owner was last seen alive
 //!     48  bytes of the notes that are published
+//!     56  how often the counts changed, odd while they do
+//!     64  counts of what became of every item
 //!   4096  notes: what a reader of the dead needs (resource, names of scopes)
 //!  65536  headers of slots, 64 bytes each, padded to whole pages
 //!      …  slots
@@ -46,6 +48,8 @@ pub(crate) mod at {
     pub(crate) const KIND: usize = 28;
     pub(crate) const CLOCK: usize = 40;
     pub(crate) const NOTED: usize = 48;
+    pub(crate) const COUNTED: usize = 56;
+    pub(crate) const COUNTS: usize = 64;
     pub(crate) const NOTES: usize = 4 << 10;
     pub(crate) const HEADERS: usize = 64 << 10;
 }
@@ -170,6 +174,19 @@ impl Mapping {
     /// Says that the owner is alive.
     pub(crate) fn set_clock(&self, unix_nanos: u64) {
         self.long(at::CLOCK).store(unix_nanos.to_le(), Ordering::Relaxed);
+    }
+
+    /// Says what became of every item. Called by one thread.
+    pub(crate) fn set_counts<const WORDS: usize>(&self, counts: &[u64; WORDS]) {
+        const { assert!(at::COUNTS + WORDS * 8 <= at::NOTES) };
+        let counted = self.long(at::COUNTED);
+        let before = u64::from_le(counted.load(Ordering::Relaxed)) & !1;
+        counted.store((before + 1).to_le(), Ordering::Relaxed);
+        std::sync::atomic::fence(Ordering::Release);
+        for (index, count) in counts.iter().enumerate() {
+            self.long(at::COUNTS + index * 8).store(count.to_le(), Ordering::Relaxed);
+        }
+        counted.store((before + 2).to_le(), Ordering::Release);
     }
 
     /// Appends a note; false when there is no room.

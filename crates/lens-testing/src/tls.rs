@@ -15,11 +15,18 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig, crypto};
 
 /// An authority with the files of a server named `localhost` and of a client.
+///
+/// # Panics
+///
+/// Its functions do when a file cannot be written or read: a test cannot go on then.
+#[derive(Debug)]
 pub struct Authority {
     folder: PathBuf,
 }
 
 impl Authority {
+    /// Makes keys and certificates, in a folder that goes with the value.
+    #[allow(clippy::new_without_default, reason = "it writes files")]
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let unique = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -44,10 +51,12 @@ impl Authority {
         Self { folder }
     }
 
+    /// The file of the authority's certificate.
     pub fn certificate(&self) -> PathBuf {
         self.folder.join("authority.pem")
     }
 
+    /// The files of the client's certificate and key.
     pub fn client(&self) -> (PathBuf, PathBuf) {
         (self.folder.join("client.pem"), self.folder.join("client.key"))
     }
@@ -82,12 +91,18 @@ impl Drop for Authority {
 }
 
 /// Listens on `localhost` and passes on what TLS protected; stops when dropped.
+#[derive(Debug)]
 pub struct TlsFront {
     port: u16,
     _stop: oneshot::Sender<()>,
 }
 
 impl TlsFront {
+    /// A front of the receiver at `behind`; with `wants_client` only for clients of the authority.
+    ///
+    /// # Panics
+    ///
+    /// When no port or runtime can be had.
     pub fn start(authority: &Authority, behind: SocketAddr, wants_client: bool) -> Self {
         let acceptor = TlsAcceptor::from(Arc::new(authority.server_config(wants_client)));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -114,6 +129,7 @@ impl TlsFront {
         Self { port, _stop: stop }
     }
 
+    /// Where it listens.
     pub fn port(&self) -> u16 {
         self.port
     }
