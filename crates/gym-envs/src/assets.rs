@@ -19,6 +19,16 @@ pub static FILES: &[EmbeddedFile] = &[
         bytes: include_bytes!("../assets/resources_servers/example_multi_step/data/example.jsonl"),
     },
     EmbeddedFile {
+        path: "resources_servers/example_sandbox/configs/example_sandbox.yaml",
+        bytes: include_bytes!(
+            "../assets/resources_servers/example_sandbox/configs/example_sandbox.yaml"
+        ),
+    },
+    EmbeddedFile {
+        path: "resources_servers/example_sandbox/data/example.jsonl",
+        bytes: include_bytes!("../assets/resources_servers/example_sandbox/data/example.jsonl"),
+    },
+    EmbeddedFile {
         path: "resources_servers/example_session_state_mgmt/configs/example_session_state_mgmt.yaml",
         bytes: include_bytes!(
             "../assets/resources_servers/example_session_state_mgmt/configs/example_session_state_mgmt.yaml"
@@ -86,6 +96,7 @@ mod tests {
     const BUILTINS: &[(ServerType, &str)] = &[
         (ServerType::ResourcesServers, "example_single_tool_call"),
         (ServerType::ResourcesServers, "example_multi_step"),
+        (ServerType::ResourcesServers, "example_sandbox"),
         (ServerType::ResourcesServers, "example_session_state_mgmt"),
         (ServerType::ResponsesApiModels, "vllm_model"),
         (ServerType::ResponsesApiModels, "openai_model"),
@@ -93,8 +104,12 @@ mod tests {
         (ServerType::ResponsesApiAgents, "simple_agent"),
     ];
 
-    const EXAMPLES: [&str; 3] =
-        ["example_single_tool_call", "example_multi_step", "example_session_state_mgmt"];
+    const EXAMPLES: [&str; 4] = [
+        "example_single_tool_call",
+        "example_multi_step",
+        "example_sandbox",
+        "example_session_state_mgmt",
+    ];
 
     fn fleet(environment: &str, model: &str, overrides: &[&str]) -> GlobalConfig {
         let request = LoadRequest {

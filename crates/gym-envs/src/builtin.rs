@@ -10,6 +10,7 @@ use gym_server::program::{Cause, run_instance};
 use gym_server::resources::{self, FromInstance, ResourcesServer};
 
 use crate::example_multi_step::ExampleMultiStep;
+use crate::example_sandbox::ExampleSandbox;
 use crate::example_session_state_mgmt::ExampleSessionStateMgmt;
 use crate::example_single_tool_call::ExampleSingleToolCall;
 use crate::openai_model::OpenAiModel;
@@ -21,6 +22,7 @@ type Make = fn(&InstanceConfig) -> Result<Service, Cause>;
 
 const TABLE: &[(ServerType, &str, Make)] = &[
     (ServerType::ResourcesServers, "example_multi_step", resources_server::<ExampleMultiStep>),
+    (ServerType::ResourcesServers, "example_sandbox", resources_server::<ExampleSandbox>),
     (
         ServerType::ResourcesServers,
         "example_session_state_mgmt",

@@ -5,6 +5,7 @@
 pub mod assets;
 pub mod builtin;
 pub mod example_multi_step;
+pub mod example_sandbox;
 pub mod example_session_state_mgmt;
 pub mod example_single_tool_call;
 pub mod openai_model;

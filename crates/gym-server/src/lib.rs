@@ -16,6 +16,7 @@ pub mod model;
 pub mod program;
 pub mod resources;
 pub mod rollout;
+pub mod sandbox;
 pub mod session;
 mod stream;
 mod telemetry;

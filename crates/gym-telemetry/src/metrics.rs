@@ -207,6 +207,49 @@ pub static HOST_MEMORY_USED_MIB: Gauge =
 pub static HOST_MEMORY_TOTAL_MIB: Gauge =
     Gauge::new(sampled::HOST_MEMORY_TOTAL_MIB, unit::MEBIBYTES, "Memory of the host");
 
+/// Upper bounds of a sandbox's start, from 250 ms to 30 min.
+pub const SANDBOX_STARTUP_BOUNDS_MILLIS: &[f64] = &[
+    250.0,
+    500.0,
+    1_000.0,
+    2_500.0,
+    5_000.0,
+    10_000.0,
+    30_000.0,
+    60_000.0,
+    120_000.0,
+    300_000.0,
+    600_000.0,
+    1_800_000.0,
+];
+
+/// Sandboxes that run, by [`crate::semconv::SANDBOX_PROVIDER`] like all of these.
+pub static SANDBOX_ACTIVE: UpDownCounter =
+    UpDownCounter::new(metric::SANDBOX_ACTIVE, unit::SANDBOX, "Sandboxes that run");
+
+/// The start of a sandbox with its retries, when it succeeded.
+pub static SANDBOX_STARTUP_DURATION: Histogram = Histogram::with_bounds(
+    metric::SANDBOX_STARTUP_DURATION,
+    unit::MILLIS,
+    "Duration of the start of a sandbox",
+    SANDBOX_STARTUP_BOUNDS_MILLIS,
+);
+
+/// A command in a sandbox, however it ended.
+pub static SANDBOX_EXEC_DURATION: Histogram = Histogram::with_bounds(
+    metric::SANDBOX_EXEC_DURATION,
+    unit::MILLIS,
+    "Duration of a command in a sandbox",
+    WORK_BOUNDS_MILLIS,
+);
+
+/// Tries after the first.
+pub static SANDBOX_CREATE_RETRY: Counter = Counter::new(
+    metric::SANDBOX_CREATE_RETRY,
+    unit::ATTEMPT,
+    "Starts of a sandbox that were tried again",
+);
+
 /// A duration as the millisecond histograms take it.
 pub fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3

@@ -304,6 +304,15 @@ pub mod metric {
     pub const HTTP_SERVER_RESPONSE_BODY_SIZE: &str = "http.server.response.body.size";
     /// Histogram, s: a request on the client.
     pub const HTTP_CLIENT_REQUEST_DURATION: &str = "http.client.request.duration";
+
+    /// Up-down counter: sandboxes that run.
+    pub const SANDBOX_ACTIVE: &str = "gym.sandbox.active";
+    /// Histogram, ms: start of a sandbox.
+    pub const SANDBOX_STARTUP_DURATION: &str = "gym.sandbox.startup_duration_ms";
+    /// Histogram, ms: a command in a sandbox.
+    pub const SANDBOX_EXEC_DURATION: &str = "gym.sandbox.exec_duration_ms";
+    /// Counter: sandboxes whose making was tried again.
+    pub const SANDBOX_CREATE_RETRY: &str = "gym.sandbox.create_retry_total";
 }
 
 /// Names of sampled metrics: of the process, its host and its servers.
@@ -352,6 +361,8 @@ pub mod unit {
     pub const RATIO: &str = "1";
     /// Rollouts.
     pub const ROLLOUT: &str = "{rollout}";
+    /// Sandboxes.
+    pub const SANDBOX: &str = "{sandbox}";
     /// Servers.
     pub const SERVER: &str = "{server}";
     /// Requests.
@@ -373,6 +384,22 @@ pub mod value {
         pub const RSS: &str = "rss";
         /// The same, with what processes share divided among them.
         pub const PSS: &str = "pss";
+    }
+
+    /// [`super::SANDBOX_ERROR_TYPE`].
+    pub mod sandbox_error {
+        /// It could not be made.
+        pub const CREATE: &str = "create_failed";
+        /// The command could not be started.
+        pub const SPAWN: &str = "spawn_failed";
+        /// The command could not be followed.
+        pub const WAIT: &str = "wait_failed";
+        /// The wall clock of the command was up.
+        pub const TIMEOUT: &str = "timeout";
+        /// The CPU time of the command was up.
+        pub const CPU_LIMIT: &str = "cpu_limit";
+        /// A signal ended the command.
+        pub const SIGNAL: &str = "signal";
     }
 
     /// [`super::ROLLOUT_OUTCOME`].

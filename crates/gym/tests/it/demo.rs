@@ -76,7 +76,7 @@ fn a_demo_of_an_unknown_environment_exits_2_and_names_those_there_are() {
     insta::assert_snapshot!(text(&output.stderr), @r#"
     error: no example environment "example_single_tool"
 
-    hint: there are example_multi_step, example_session_state_mgmt, example_single_tool_call
+    hint: there are example_multi_step, example_sandbox, example_session_state_mgmt, example_single_tool_call
     "#);
 }
 
