@@ -23,6 +23,7 @@ pub mod metrics;
 mod notice;
 mod origin;
 mod pipeline;
+mod probe;
 mod resolve;
 mod run_id;
 mod sampling;
@@ -45,6 +46,7 @@ pub use lifecycle::{
 };
 pub use notice::{NoticeSink, notice, set_notice_sink};
 pub use origin::{Origin, Sourced};
+pub use probe::{export_warning, probe};
 pub use resolve::{
     Fault, Otlp, OtlpSignal, Resolved, Row, Signal, SignalSettings, Standard, resolve,
     settings_table,

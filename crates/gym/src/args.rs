@@ -47,6 +47,10 @@ pub enum Command {
     /// Telemetry that outlived its process or its receiver: list, recover.
     #[command(subcommand)]
     Spool(SpoolCommand),
+    /// Say whether telemetry arrives, and what to change when it does not.
+    Doctor(DoctorArgs),
+    /// Show what telemetry is on, what it costs, and how it does in running processes.
+    Telemetry(TelemetryArgs),
     /// Start an example environment, collect rollouts, show where the time went.
     Demo(DemoArgs),
     /// Serve a scripted, deterministic model over the OpenAI API.
@@ -315,6 +319,34 @@ pub struct SpoolRecoverArgs {
     /// Give up after so many seconds; what was not sent by then stays where it is.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub timeout: u64,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    pub source: ConfigSource,
+    #[command(flatten)]
+    pub model: ModelFlags,
+    /// Wait so many seconds for an answer at most.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub timeout: u64,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct TelemetryArgs {
+    #[command(flatten)]
+    pub source: ConfigSource,
+    #[command(flatten)]
+    pub model: ModelFlags,
+    /// Look for buffers below DIR (variable `NEMO_GYM_OTEL_SPOOL_DIR`).
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

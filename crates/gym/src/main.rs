@@ -7,6 +7,7 @@ mod args;
 mod collect;
 mod commands;
 mod demo;
+mod doctor;
 mod env_test;
 mod exit;
 mod fleet;
@@ -15,6 +16,7 @@ mod printer;
 mod render;
 mod settings;
 mod spool;
+mod telemetry;
 mod trace;
 
 use std::process::ExitCode;

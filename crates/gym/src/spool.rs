@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use gym_server::program::overflow_dir;
 use gym_telemetry::{Resolved, resolve, telemetry_config_from_global_config};
 use lens::{Leftover, Spool};
+use serde_json::Value;
 
 use crate::args::ConfigSource;
 use crate::printer::Printer;
@@ -33,18 +34,32 @@ impl Place {
         printer: &Printer,
     ) -> Result<Self, anyhow::Error> {
         let config = settings::load_data(source, Vec::new(), printer)?.resolved()?;
-        let block = telemetry_config_from_global_config(&config)?;
-        let settings = resolve(&gym_telemetry::environment(), &block);
-        if let Some(fault) = settings.faults.first() {
+        let place = Self::read(&config, dir)?;
+        if let Some(fault) = place.settings.faults.first() {
             anyhow::bail!("{fault}");
         }
-        let given = dir.map(Path::to_owned);
-        let spool_dir = given.unwrap_or_else(|| gym_telemetry::spool::spool_dir(&settings));
-        if dir.is_some() {
-            std::fs::read_dir(&spool_dir)
-                .with_context(|| format!("cannot read {}", spool_dir.display()))?;
+        Ok(place)
+    }
+
+    /// The folders that a resolved config names, the first unless `dir` does; settings may have faults.
+    ///
+    /// # Errors
+    ///
+    /// As [`Place::find`].
+    pub fn read(config: &Value, dir: Option<&Path>) -> Result<Self, anyhow::Error> {
+        let block = telemetry_config_from_global_config(config)?;
+        let mut place = Self::of(config, resolve(&gym_telemetry::environment(), &block));
+        if let Some(dir) = dir {
+            std::fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+            place.spool_dir = dir.to_owned();
         }
-        Ok(Self { settings, spool_dir, overflow_dir: overflow_dir(&config) })
+        Ok(place)
+    }
+
+    /// The folders that settings and a resolved config name.
+    pub fn of(config: &Value, settings: Resolved) -> Self {
+        let spool_dir = gym_telemetry::spool::spool_dir(&settings);
+        Self { settings, spool_dir, overflow_dir: overflow_dir(config) }
     }
 
     /// What is there.

@@ -3,6 +3,7 @@
 pub mod absent;
 mod config_show;
 mod demo;
+mod doctor;
 mod env_resolve;
 mod env_start;
 mod env_status;
@@ -15,6 +16,7 @@ mod serve_instance;
 mod serve_openai;
 mod spool_list;
 mod spool_recover;
+mod telemetry;
 mod trace_list;
 mod trace_show;
 
@@ -45,6 +47,8 @@ pub fn dispatch(cli: &Cli, printer: &Printer) -> Result<ExitCode, anyhow::Error>
         Command::Config(ConfigCommand::Show(args)) => config_show::run(args, printer),
         Command::Spool(SpoolCommand::List(args)) => spool_list::run(args, printer),
         Command::Spool(SpoolCommand::Recover(args)) => spool_recover::run(args, printer),
+        Command::Doctor(args) => doctor::run(args, printer),
+        Command::Telemetry(args) => telemetry::run(args, printer),
         Command::Demo(args) => demo::run(args, printer),
         Command::ServeOpenai(args) => serve_openai::run(args, printer),
         Command::ServeInstance => return Ok(serve_instance::run()),

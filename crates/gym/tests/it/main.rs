@@ -3,6 +3,7 @@
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
 mod demo;
+mod doctor;
 mod env_test;
 mod faults;
 mod memory;
@@ -10,9 +11,11 @@ mod models;
 mod propagation;
 mod python;
 mod recipes;
+mod sandbox;
 mod spans;
 mod spool;
 mod support;
+mod telemetry;
 mod trace;
 mod trace_context;
 mod trees;

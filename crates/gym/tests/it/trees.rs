@@ -27,7 +27,7 @@ gym.rollout.attempt [driver INTERNAL]
           POST /verify [example_single_tool_call SERVER]
 ";
 
-const FULL_TREE: &str = "\
+pub const FULL_TREE: &str = "\
 gym.rollout.attempt [driver INTERNAL]
   HTTP POST [driver CLIENT]
     POST /run [example_single_tool_call_simple_agent SERVER]
