@@ -38,7 +38,7 @@ pub enum Command {
     /// Evaluation: collect rollouts.
     #[command(subcommand)]
     Eval(EvalCommand),
-    /// Traces: list, show.
+    /// Traces: list, show, report.
     #[command(subcommand)]
     Trace(TraceCommand),
     /// Settings and where they come from.
@@ -87,6 +87,8 @@ pub enum TraceCommand {
     List(TraceListArgs),
     /// Draw traces as timelines.
     Show(TraceShowArgs),
+    /// Say where the time of all rollouts went, by band.
+    Report(TraceReportArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -279,6 +281,16 @@ pub struct TraceShowArgs {
     #[arg(long)]
     pub summary: bool,
     /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct TraceReportArgs {
+    /// Files or directories of telemetry lines or OTLP JSON; `-` is stdin.
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// Print JSON, with the bands of every rollout.
     #[arg(long)]
     pub json: bool,
 }

@@ -18,6 +18,7 @@ mod spool_list;
 mod spool_recover;
 mod telemetry;
 mod trace_list;
+mod trace_report;
 mod trace_show;
 
 use std::process::ExitCode;
@@ -44,6 +45,7 @@ pub fn dispatch(cli: &Cli, printer: &Printer) -> Result<ExitCode, anyhow::Error>
         Command::Eval(EvalCommand::Run(args)) => eval_run::run(args, printer),
         Command::Trace(TraceCommand::List(args)) => trace_list::run(args, printer),
         Command::Trace(TraceCommand::Show(args)) => trace_show::run(args, printer),
+        Command::Trace(TraceCommand::Report(args)) => trace_report::run(args, printer),
         Command::Config(ConfigCommand::Show(args)) => config_show::run(args, printer),
         Command::Spool(SpoolCommand::List(args)) => spool_list::run(args, printer),
         Command::Spool(SpoolCommand::Recover(args)) => spool_recover::run(args, printer),

@@ -121,7 +121,7 @@ fn span_value(span: &Span, node: &Node) -> Value {
     value
 }
 
-fn report_value(report: &ReadReport) -> Value {
+pub(super) fn report_value(report: &ReadReport) -> Value {
     json!({
         "files": report.files,
         "records": report.records,

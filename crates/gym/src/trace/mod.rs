@@ -6,6 +6,7 @@
 //! is counted in [`ReadReport`], never dropped in silence. Nothing here recurses over a tree, so
 //! a trace may be as deep as it likes.
 
+mod bands;
 mod bar;
 mod console_line;
 mod foreign;
@@ -13,6 +14,7 @@ mod json;
 mod list;
 mod otlp_json;
 mod read;
+mod report;
 mod rollout;
 mod select;
 mod span;
@@ -25,8 +27,9 @@ mod tree;
 pub use json::{list_document, show_document};
 pub use list::list_table;
 pub use read::{Reading, counted, read};
+pub use report::Report;
 pub use rollout::{Section, Traces};
-pub use select::{Choice, choose, nothing_found};
+pub use select::{Choice, NotFound, choose, nothing_found};
 pub use summary::{summarise, summary_table};
 pub use text::{Align, Canvas, duration_text, table};
 pub use timeline::timeline;

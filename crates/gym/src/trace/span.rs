@@ -41,6 +41,13 @@ fn hex_digits(text: &str, length: usize) -> Option<&str> {
         .then_some(digits)
 }
 
+impl SpanId {
+    /// The id as a number.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
 impl fmt::Display for TraceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
@@ -126,6 +133,18 @@ impl Status {
     }
 }
 
+/// What the processes of a Gym are called.
+pub mod role {
+    /// Supervisor and driver.
+    pub const DRIVER: &str = "driver";
+    /// Runs rollouts.
+    pub const AGENT: &str = "agent server";
+    /// Answers for a model.
+    pub const MODEL: &str = "model server";
+    /// Tools, sessions, verification.
+    pub const RESOURCES: &str = "resources server";
+}
+
 /// The process a span comes from; shared by all its spans.
 #[derive(Debug)]
 pub struct Resource {
@@ -150,10 +169,10 @@ impl Resource {
             })
             .unwrap_or_else(|| "unknown process".to_owned());
         let role = match text(semconv::SERVER_TYPE).as_deref() {
-            Some(semconv::value::ORCHESTRATOR) => Some("driver"),
-            Some("responses_api_agents") => Some("agent server"),
-            Some("responses_api_models") => Some("model server"),
-            Some("resources_servers") => Some("resources server"),
+            Some(semconv::value::ORCHESTRATOR) => Some(role::DRIVER),
+            Some("responses_api_agents") => Some(role::AGENT),
+            Some("responses_api_models") => Some(role::MODEL),
+            Some("resources_servers") => Some(role::RESOURCES),
             _ => None,
         };
         let process_key = [

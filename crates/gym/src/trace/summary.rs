@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use gym_telemetry::semconv;
 
 use super::read::counted;
+use super::report::share_text;
 use super::rollout::{Section, Traces};
 use super::text::{Align, Canvas, ProcessLabels, duration_text, table};
 
@@ -146,12 +147,4 @@ pub fn summary_table(summary: &Summary, canvas: &Canvas) -> String {
         text.push('\n');
     }
     text
-}
-
-fn share_text(part: u64, whole: u64) -> String {
-    if whole == 0 {
-        return "-".to_owned();
-    }
-    let tenths = (u128::from(part) * 1000 + u128::from(whole) / 2) / u128::from(whole);
-    format!("{}.{}%", tenths / 10, tenths % 10)
 }

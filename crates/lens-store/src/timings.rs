@@ -1,0 +1,103 @@
+//! What an inference engine says about its part of a call, laid onto the time that the call took.
+
+use crate::partition::Segment;
+use crate::{Band, Make, Piece};
+
+/// Nanoseconds of an engine's stages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timings {
+    /// In its queue.
+    pub queue_nanos: u64,
+    /// Reading the prompt.
+    pub prefill_nanos: u64,
+    /// Writing.
+    pub decode_nanos: u64,
+}
+
+/// Cuts the stages out of the model time of every call that has timings; true when some did not fit and were scaled.
+pub(crate) fn lay_out(pieces: &[Piece], segments: &mut Vec<Segment>) -> bool {
+    let mut scaled = false;
+    for (carrier, end) in carriers(pieces) {
+        let Some(timings) = pieces[carrier].timings else { continue };
+        let below = carrier..end;
+        // The engine had answered when the last request to it was over; what follows is the server's own code.
+        let asked = below
+            .clone()
+            .filter(|&at| at != carrier && pieces[at].make == Make::Client { to_model: true });
+        let reply = asked.map(|at| pieces[at].end_nanos).max().unwrap_or(u64::MAX);
+        cut(segments, reply);
+        let is_model = |segment: &Segment| {
+            segment.band == Band::Model
+                && below.contains(&segment.piece)
+                && segment.to_nanos <= reply
+        };
+        let room: u64 =
+            segments.iter().filter(|segment| is_model(segment)).map(Segment::nanos).sum();
+        let stages = [
+            (Band::Decode, timings.decode_nanos),
+            (Band::Prefill, timings.prefill_nanos),
+            (Band::Queue, timings.queue_nanos),
+        ];
+        let asked: u128 = stages.iter().map(|(_, nanos)| u128::from(*nanos)).sum();
+        let fits = asked <= u128::from(room);
+        scaled |= !fits;
+        let mut at = segments.len();
+        for (band, nanos) in stages {
+            let mut left = if fits {
+                nanos
+            } else {
+                u64::try_from(u128::from(nanos) * u128::from(room) / asked).unwrap_or(room)
+            };
+            while left > 0 && at > 0 {
+                if !is_model(&segments[at - 1]) {
+                    at -= 1;
+                    continue;
+                }
+                let segment = segments[at - 1];
+                if segment.nanos() > left {
+                    let middle = segment.to_nanos - left;
+                    segments[at - 1].to_nanos = middle;
+                    segments.insert(at, Segment { from_nanos: middle, band, ..segment });
+                    left = 0;
+                } else {
+                    segments[at - 1].band = band;
+                    left -= segment.nanos();
+                    at -= 1;
+                }
+            }
+        }
+    }
+    scaled
+}
+
+/// Pieces with timings that none below them has, and where what is below them ends.
+fn carriers(pieces: &[Piece]) -> Vec<(usize, usize)> {
+    // In pre-order what is below a piece follows it.
+    let mut ends = vec![pieces.len(); pieces.len()];
+    let mut open: Vec<usize> = Vec::new();
+    for (at, piece) in pieces.iter().enumerate() {
+        while let Some(&last) = open.last() {
+            if at > 0 && last == piece.parent {
+                break;
+            }
+            ends[last] = at;
+            open.pop();
+        }
+        open.push(at);
+    }
+    let has: Vec<usize> = (0..pieces.len()).filter(|&at| pieces[at].timings.is_some()).collect();
+    let is_deepest =
+        |&(place, at): &(usize, usize)| has.get(place + 1).is_none_or(|&next| next >= ends[at]);
+    has.iter().copied().enumerate().filter(is_deepest).map(|(_, at)| (at, ends[at])).collect()
+}
+
+/// Splits the segment that `at` lies in.
+fn cut(segments: &mut Vec<Segment>, at: u64) {
+    let place =
+        segments.iter().position(|segment| segment.from_nanos < at && at < segment.to_nanos);
+    if let Some(place) = place {
+        let rest = Segment { from_nanos: at, ..segments[place] };
+        segments[place].to_nanos = at;
+        segments.insert(place + 1, rest);
+    }
+}
