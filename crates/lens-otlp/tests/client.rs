@@ -129,6 +129,25 @@ fn partial_success_says_how_many_were_rejected() {
 }
 
 #[test]
+fn words_of_a_partial_success_are_read_and_without_rejected_items_no_trouble() {
+    for protocol in PROTOCOLS {
+        let sink = OtlpSink::start().expect("a sink");
+        let remark = "old names, but fine";
+        sink.answer_with([Reply::PartialSaying(0, remark), Reply::PartialSaying(3, "no names")]);
+        let sender = open(target(&sink, protocol));
+        assert_eq!(sender.send(request(3)), Outcome::Accepted { rejected: 0 }, "{protocol:?}");
+        assert_eq!(sender.take_trouble(), None, "{protocol:?}");
+        assert_eq!(sender.send(request(3)), Outcome::Accepted { rejected: 3 }, "{protocol:?}");
+        let trouble = sender.take_trouble().expect("a trouble").to_string();
+        assert_eq!(
+            trouble, "the receiver refused 3 of the items of a request (no names)",
+            "{protocol:?}"
+        );
+        assert_eq!(sink.tries(), 2, "nothing is sent again");
+    }
+}
+
+#[test]
 fn receiver_that_hangs_costs_no_more_than_the_budget() {
     for protocol in [Protocol::Grpc, Protocol::HttpProtobuf] {
         let sink = OtlpSink::start().expect("a sink");

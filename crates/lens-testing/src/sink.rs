@@ -38,6 +38,8 @@ pub enum Reply {
     Accept,
     /// Accepts all but so many items.
     Partial(u64),
+    /// Accepts all but so many items, and says this about it.
+    PartialSaying(u64, &'static str),
     /// HTTP: this status. gRPC: the code that maps to it is up to [`Reply::Grpc`], so the call gets this HTTP status.
     Http(u16),
     /// HTTP: this status with this `Retry-After`.

@@ -249,18 +249,23 @@ fn a_slow_collector_gets_everything_in_order() {
 fn what_the_collector_rejects_is_counted_as_rejected() {
     in_child("what_the_collector_rejects_is_counted_as_rejected", || {
         let sink = OtlpSink::start().expect("a sink");
-        sink.answer_with([Reply::Partial(3), Reply::Grpc(3)]);
+        let orders = [Reply::PartialSaying(0, "a remark"), Reply::PartialSaying(3, "no names")];
+        sink.answer_with(orders.into_iter().chain([Reply::Grpc(3), Reply::Partial(1)]));
         let handle = lens::setup_telemetry(config(&sink, Protocol::Grpc, 8, None)).expect("starts");
-        for round in 0..3 {
+        for round in 0..4 {
             producer::end_spans(round * 10..(round + 1) * 10);
             assert!(handle.force_flush(PATIENCE));
         }
         let snapshot = handle.snapshot();
-        assert_exact(&snapshot, 30);
-        assert_eq!((snapshot.rejected, snapshot.exported), (13, 17), "{snapshot:?}");
+        assert_exact(&snapshot, 40);
+        assert_eq!((snapshot.rejected, snapshot.exported), (14, 26), "{snapshot:?}");
+        assert_eq!(sink.tries(), 4, "nothing is sent again");
         assert!(handle.shutdown(PATIENCE));
     })
-    .said_once("the receiver answered gRPC status 3");
+    .said_in_all(&[
+        ": the receiver refused 3 of the items of a request (no names); ",
+        "the receiver answered gRPC status 3",
+    ]);
 }
 
 #[test]

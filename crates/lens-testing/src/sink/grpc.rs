@@ -76,8 +76,12 @@ fn retry_details(code: u32, after: Duration) -> String {
     text.trim_end_matches('=').to_owned()
 }
 
-fn success(rejected: u64) -> Response<Body> {
-    let message = response_message(rejected);
+fn success() -> Response<Body> {
+    partial(0, "")
+}
+
+fn partial(rejected: u64, saying: &str) -> Response<Body> {
+    let message = response_message(rejected, saying);
     let mut framed = vec![0];
     framed.extend_from_slice(&(message.len() as u32).to_be_bytes());
     framed.extend_from_slice(&message);
@@ -110,16 +114,20 @@ async fn handle(
     Ok(match receive::order(&shared, &body) {
         Reply::Accept => {
             receive::accept(&shared, &incoming);
-            success(0)
+            success()
         }
         Reply::Partial(rejected) => {
             receive::accept(&shared, &incoming);
-            success(rejected)
+            partial(rejected, "as ordered")
+        }
+        Reply::PartialSaying(rejected, saying) => {
+            receive::accept(&shared, &incoming);
+            partial(rejected, saying)
         }
         Reply::Slow(time) => {
             tokio::time::sleep(time).await;
             receive::accept(&shared, &incoming);
-            success(0)
+            success()
         }
         Reply::Grpc(code) => failure(code),
         Reply::GrpcSaying(code, message) => failure_with(code, "grpc-message", message),

@@ -36,6 +36,14 @@ fn answer(status: StatusCode, body: Vec<u8>, json: bool) -> Response<Body> {
     response
 }
 
+fn partial(rejected: u64, saying: &str, json: bool) -> Vec<u8> {
+    if json {
+        let fields = format!("\"rejectedSpans\":\"{rejected}\",\"errorMessage\":\"{saying}\"");
+        return format!("{{\"partialSuccess\":{{{fields}}}}}").into_bytes();
+    }
+    response_message(rejected, saying)
+}
+
 async fn handle(
     request: Request<Incoming>,
     shared: Arc<Shared>,
@@ -72,11 +80,8 @@ async fn handle(
     };
     Ok(match receive::order(&shared, &body) {
         Reply::Accept => accepted(nothing),
-        Reply::Partial(rejected) if json => {
-            let text = format!("{{\"partialSuccess\":{{\"rejectedSpans\":\"{rejected}\"}}}}");
-            accepted(text.into_bytes())
-        }
-        Reply::Partial(rejected) => accepted(response_message(rejected)),
+        Reply::Partial(rejected) => accepted(partial(rejected, "as ordered", json)),
+        Reply::PartialSaying(rejected, saying) => accepted(partial(rejected, saying, json)),
         Reply::Slow(time) => {
             tokio::time::sleep(time).await;
             accepted(nothing)

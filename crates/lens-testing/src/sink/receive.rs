@@ -115,12 +115,12 @@ pub(super) fn gunzip(body: &Bytes) -> Option<Bytes> {
 }
 
 /// An export response, empty unless items were refused.
-pub(super) fn response_message(rejected: u64) -> Vec<u8> {
+pub(super) fn response_message(rejected: u64, saying: &str) -> Vec<u8> {
     let mut out = Vec::new();
-    if rejected > 0 {
+    if rejected > 0 || !saying.is_empty() {
         lens_otlp::wire::put_message(&mut out, 1, |out| {
             lens_otlp::wire::put_uint(out, 1, rejected);
-            lens_otlp::wire::put_bytes(out, 2, b"as ordered");
+            lens_otlp::wire::put_bytes(out, 2, saying.as_bytes());
         });
     }
     out

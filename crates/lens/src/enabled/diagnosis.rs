@@ -16,6 +16,8 @@ pub(super) struct Diagnosis {
     passing: Said,
     /// Nothing but another setting helps.
     lasting: Said,
+    /// A part was rejected.
+    rejected: Said,
 }
 
 impl Diagnosis {
@@ -26,13 +28,18 @@ impl Diagnosis {
             protocol: settings.protocol,
             passing: Said::new(),
             lasting: Said::new(),
+            rejected: Said::new(),
         }
     }
 
     /// Says what the sender last met.
     pub(super) fn say(&self, sender: &Sender) {
         if let Some(trouble) = sender.take_trouble() {
-            let said = if is_passing(&trouble) { &self.passing } else { &self.lasting };
+            let said = match &trouble {
+                Trouble::Rejected { .. } => &self.rejected,
+                trouble if is_passing(trouble) => &self.passing,
+                _ => &self.lasting,
+            };
             said.say(&self.text(&trouble));
         }
     }
@@ -58,6 +65,9 @@ impl Diagnosis {
         let protocol = self.protocol.as_str();
         let Self { endpoint, .. } = self;
         let hint = self.hint(trouble);
+        if let Trouble::Rejected { .. } = trouble {
+            return format!("{signal} to {endpoint} over {protocol}: {trouble}; {hint}");
+        }
         format!("{signal} cannot be delivered to {endpoint} over {protocol}: {trouble}; {hint}")
     }
 

@@ -21,6 +21,18 @@ impl Said {
     }
 }
 
+impl Said {
+    /// Panics unless the child said these and nothing else, a line each. Says nothing in the child itself.
+    pub fn said_in_all(self, what: &[&str]) {
+        if let Some(text) = self.0 {
+            let lines: Vec<&str> =
+                text.lines().filter(|line| line.starts_with("warning: ")).collect();
+            let are_those = lines.iter().zip(what).all(|(line, what)| line.contains(what));
+            assert!(lines.len() == what.len() && are_those, "{what:?} in:\n{text}");
+        }
+    }
+}
+
 /// What this process was told, if it is the child of test `name`.
 pub fn context(name: &str) -> Option<Vec<String>> {
     let is_child = std::env::var(NAME).is_ok_and(|child| child == name);
