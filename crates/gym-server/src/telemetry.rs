@@ -24,6 +24,19 @@ impl Drop for Open {
     }
 }
 
+/// One poll: a panic is the span's end, and is caught by somebody before this future is dropped.
+struct Polled<'a>(&'a mut Option<Open>);
+
+impl Drop for Polled<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Some(mut open) = self.0.take()
+        {
+            open.done = open.span.record_panic();
+        }
+    }
+}
+
 /// Runs `future` below `span`, which then says how it ended. `finish` may add attributes.
 pub(crate) fn traced<T, F, N>(span: Span, future: F, finish: N) -> Traced<F, N>
 where
@@ -67,8 +80,11 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let entered = this.context.clone().map(Context::attach);
-        let result = ready!(this.future.poll(cx));
+        let polled = Polled(this.open);
+        let poll = this.future.poll(cx);
+        drop(polled);
         drop(entered);
+        let result = ready!(poll);
         if let Some(mut open) = this.open.take() {
             open.done = true;
             if open.span.is_recording() {
@@ -84,5 +100,44 @@ where
             }
         }
         Poll::Ready(result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::AssertUnwindSafe;
+    use std::task::Waker;
+
+    use gym_telemetry::groups;
+
+    use super::*;
+
+    #[test]
+    fn a_panic_is_an_exception_and_only_what_was_dropped_is_cancelled() {
+        groups::register();
+        let ((), spans) = lens_testing::collect(|| {
+            let start = |name| Span::start(&groups::VERIFY, name);
+            let mut cx = task::Context::from_waker(Waker::noop());
+            // As the server does: the panic is caught before the future is dropped.
+            let panics = std::future::poll_fn(|_| -> Poll<Result<(), HttpError>> {
+                std::panic::resume_unwind(Box::new("on purpose"))
+            });
+            let mut handler = Box::pin(traced(start("panics"), panics, |_, _| {}));
+            let poll = std::panic::catch_unwind(AssertUnwindSafe(|| {
+                let _ = handler.as_mut().poll(&mut cx);
+            }));
+            assert!(poll.is_err() && !Context::current().span_context().is_valid());
+            drop(handler);
+            let never = std::future::pending::<Result<(), HttpError>>();
+            let mut handler = Box::pin(traced(start("dropped"), never, |_, _| {}));
+            assert!(handler.as_mut().poll(&mut cx).is_pending());
+            drop(handler);
+        });
+        let [panicked, dropped] = &spans[..] else { panic!("{spans:?}") };
+        assert_eq!((panicked.name.as_str(), dropped.name.as_str()), ("panics", "dropped"));
+        assert_eq!(panicked.events[0].name, "exception");
+        assert!(!panicked.attributes.contains_key(semconv::CANCELLED));
+        assert!(dropped.events.is_empty());
+        assert_eq!(dropped.attributes[semconv::CANCELLED], true);
     }
 }

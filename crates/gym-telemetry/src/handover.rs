@@ -126,7 +126,7 @@ impl ChildEnv {
             .map(str::trim)
             .filter(|entry| !entry.is_empty())
             .partition(|entry| KNOWN_TO_REFERENCE.contains(entry));
-        if unknown.is_empty() {
+        if unknown.is_empty() && !known.is_empty() {
             return (child, None);
         }
         if known.is_empty() {
@@ -137,6 +137,9 @@ impl ChildEnv {
             child.span_groups = known.join(",");
         }
         child.variables.insert(env_vars::SPAN_GROUPS, child.span_groups.clone());
+        if unknown.is_empty() {
+            return (child, None);
+        }
         let warning = format!(
             "Python servers do not know the span groups {} and are started without them",
             unknown.iter().map(|entry| format!("`{entry}`")).collect::<Vec<_>>().join(", ")

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use lens::{TelemetryHandle, Value};
+use lens::{SetupError, TelemetryHandle, Value};
 
 use crate::{
     config::{MemoryProfilingConfig, TelemetryConfig},
@@ -22,7 +22,7 @@ use crate::{
     resolve::{Resolved, resolve},
     run_id::RunId,
     sampling, semconv,
-    spool::undelivered,
+    spool::shortfall,
 };
 
 /// What [`shutdown_telemetry`] is given when nothing else is said.
@@ -42,6 +42,8 @@ enum Pipeline {
     /// Off, or it could not be started: not tried again.
     Off,
     Running(TelemetryHandle),
+    /// The program that we are part of set it up, and ends it.
+    Borrowed(TelemetryHandle),
     ShutDown,
 }
 
@@ -130,6 +132,9 @@ pub fn settings() -> Resolved {
 
 /// Starts telemetry in this process; call it once, further calls return the same handle.
 ///
+/// Where the program has called [`lens::setup_telemetry`] itself, that is used, with its settings, and
+/// [`shutdown_telemetry`] leaves its end to the program.
+///
 /// Never fails the server: what goes wrong is said once on stderr, and telemetry stays off.
 /// `server_type` is one of the three server types, or `orchestrator`.
 pub fn init_telemetry(
@@ -139,7 +144,7 @@ pub fn init_telemetry(
 ) -> Option<TelemetryHandle> {
     let mut state = state();
     match &state.pipeline {
-        Pipeline::Running(handle) => return Some(handle.clone()),
+        Pipeline::Running(handle) | Pipeline::Borrowed(handle) => return Some(handle.clone()),
         Pipeline::Off | Pipeline::ShutDown => return None,
         Pipeline::Untouched => {}
     }
@@ -161,7 +166,13 @@ pub fn init_telemetry(
     if takes_spans || config.logs_exporter != lens::config::ExporterKind::None {
         lens::install_bridges();
     }
-    match lens::setup_telemetry(config) {
+    let started = lens::setup_telemetry(config);
+    if let (Err(SetupError::AlreadySetUp), Some(handle)) = (&started, lens::current_handle()) {
+        state.pipeline = Pipeline::Borrowed(handle.clone());
+        ACTIVE.store(true, Ordering::Relaxed);
+        return Some(handle);
+    }
+    match started {
         Ok(handle) => {
             let said = groups::resolve(&settings.span_groups);
             for warning in handle.warnings() {
@@ -192,12 +203,15 @@ pub fn is_active() -> bool {
 /// [`shutdown_telemetry`].
 pub fn get_telemetry() -> Option<TelemetryHandle> {
     match &state().pipeline {
-        Pipeline::Running(handle) => Some(handle.clone()),
+        Pipeline::Running(handle) | Pipeline::Borrowed(handle) => Some(handle.clone()),
         _ => None,
     }
 }
 
 /// Flushes and ends telemetry; further calls do nothing. Returns within the timeout.
+///
+/// Says in one line what was lost or waits, unless a supervisor says it for all its servers. Telemetry that the
+/// program set up itself goes on.
 pub fn shutdown_telemetry(timeout_ms: u64) {
     let (handle, overflow_dir) = {
         let mut state = state();
@@ -207,6 +221,10 @@ pub fn shutdown_telemetry(timeout_ms: u64) {
                 ACTIVE.store(false, Ordering::Relaxed);
                 (handle, overflow_dir)
             }
+            Pipeline::Borrowed(_) => {
+                ACTIVE.store(false, Ordering::Relaxed);
+                return;
+            }
             untouched => {
                 state.pipeline = untouched;
                 return;
@@ -214,11 +232,11 @@ pub fn shutdown_telemetry(timeout_ms: u64) {
         }
     };
     sampling::stop();
-    // What was not delivered is in the handle's snapshot and metrics; the process is ending.
+    // What did not go well is told from the numbers, whichever flush it was.
     let _ = handle.shutdown(Duration::from_millis(timeout_ms));
     // A supervisor takes over what its servers leave, and says it for all of them.
     if !is_supervised()
-        && let Some(text) = undelivered(&handle, overflow_dir.as_deref())
+        && let Some(text) = shortfall(&handle, overflow_dir.as_deref())
     {
         notice(&text);
     }

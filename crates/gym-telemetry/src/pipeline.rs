@@ -48,6 +48,7 @@ pub(crate) fn lens_config(resolved: &Resolved, process: Process<'_>, run_id: &Ru
             ring_folder: Some(ring_folder(resolved)),
             overflow_folder: process.overflow_dir.map(Path::to_owned),
             run_id: run_id.to_string(),
+            ships_dead: false,
         },
         // Every process of a fleet is rank 0 of a world of its own.
         export: ExportSettings {
@@ -222,8 +223,10 @@ mod tests {
             &[
                 (env_vars::OTEL_RESOURCE_ATTRIBUTES, "service.name=lab,zone=a%20b,team=theirs"),
                 (env_vars::USER_ID, "ada"),
+                (env_vars::WANDB_ENTITY, "lab"),
                 (env_vars::WANDB_PROJECT, "p"),
-                (env_vars::ENVIRONMENT, "staging"),
+                (env_vars::DEPLOYMENT_ENV, "staging"),
+                (env_vars::ENVIRONMENT, "weaker"),
             ],
             json!({"enabled": true}),
         );
@@ -237,6 +240,7 @@ mod tests {
             (semconv::SERVER_NAME, "policy_model"),
             (semconv::SERVER_TYPE, "responses_api_models"),
             (semconv::USER_ID, "ada"),
+            (semconv::WANDB_ENTITY, "lab"),
             (semconv::WANDB_PROJECT, "p"),
             (semconv::DEPLOYMENT_ENVIRONMENT, "staging"),
             ("team", "ours"),
@@ -335,6 +339,7 @@ mod tests {
                 ring_folder: Some("/memory".into()),
                 overflow_folder: Some("/cache/spool".into()),
                 run_id: "run-1".to_owned(),
+                ships_dead: false,
             }
         );
         assert_eq!((config.batch.max_queue_bytes, config.batch.max_spool_bytes), (8 << 20, 400));

@@ -30,15 +30,36 @@ pub fn spool_dir(settings: &Resolved) -> PathBuf {
     ring_folder(settings)
 }
 
-/// What a process that has shut down leaves for others to deliver, in words.
-pub(crate) fn undelivered(handle: &TelemetryHandle, overflow_dir: Option<&Path>) -> Option<String> {
+/// What a process that has shut down lost and what it leaves for others to deliver, as one line.
+pub(crate) fn shortfall(handle: &TelemetryHandle, overflow_dir: Option<&Path>) -> Option<String> {
+    let (spans, logs) = (handle.snapshot(), handle.log_snapshot());
+    let mut parts = Vec::new();
+    for (what, snapshot) in [("span", &spans), ("log record", &logs)] {
+        let counted = |count: u64| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        if snapshot.rejected > 0 {
+            parts.push(format!("the receiver rejected {}", counted(snapshot.rejected)));
+        }
+        if !snapshot.dropped.is_empty() {
+            let reasons =
+                snapshot.dropped.iter().map(|(reason, count)| format!("{reason}: {count}"));
+            let reasons: Vec<String> = reasons.collect();
+            let lost = snapshot.dropped_total();
+            let verb = if lost == 1 { "was" } else { "were" };
+            parts.push(format!("{} {verb} lost ({})", counted(lost), reasons.join(", ")));
+        }
+    }
+    parts.extend(undelivered([spans.spooled, logs.spooled], overflow_dir));
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// What waits for others to deliver it, in words.
+fn undelivered([spans, logs]: [u64; 2], overflow_dir: Option<&Path>) -> Option<String> {
     let waiting = |logs: bool| -> u64 {
         let left = overflow_dir.map(lens::leftovers).unwrap_or_default();
         let left = left.iter().filter(|left| !left.is_alive && left.is_logs == logs);
         left.map(|left| left.items as u64).sum()
     };
-    let spans = handle.snapshot().spooled.max(waiting(false));
-    let logs = handle.log_snapshot().spooled.max(waiting(true));
+    let (spans, logs) = (spans.max(waiting(false)), logs.max(waiting(true)));
     let what = match (spans, logs) {
         (0, 0) => return None,
         (spans, 0) => format!("{spans} spans"),
@@ -90,6 +111,7 @@ pub fn ship_dead(
     config.logs_exporter = ExporterKind::Otlp;
     config.metrics_exporter = ExporterKind::None;
     config.spool.ring_folder = Some(spool_dir.to_owned());
+    config.spool.ships_dead = true;
     let own = |batch| BatchSettings { max_queue_bytes: BUFFER_BYTES, ..batch };
     config.batch = own(config.batch);
     config.log_batch = own(config.log_batch);

@@ -284,6 +284,8 @@ pub struct SpoolSettings {
     pub overflow_folder: Option<PathBuf>,
     /// Names this run's folders below both.
     pub run_id: String,
+    /// Take over what dead processes left even where no group is on, so that nothing of its own is to be delivered.
+    pub ships_dead: bool,
 }
 
 impl Default for BatchSettings {

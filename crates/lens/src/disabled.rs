@@ -340,6 +340,11 @@ impl Span {
     /// Does nothing.
     #[inline(always)]
     pub fn set_ok(&mut self) {}
+    /// `false`: nothing is recorded.
+    #[inline(always)]
+    pub fn record_panic(&mut self) -> bool {
+        false
+    }
     /// Does nothing.
     #[inline(always)]
     pub fn record_exception(&mut self, _exception_type: &str, _message: &str) {}
@@ -473,6 +478,19 @@ impl Context {
     pub const fn baggage_text(&self) -> Option<&str> {
         None
     }
+    /// The empty context.
+    #[inline(always)]
+    pub fn from_bytes(_text: &[u8]) -> Self {
+        Self(())
+    }
+    /// Empty.
+    #[inline(always)]
+    pub const fn to_bytes(&self) -> Vec<u8> {
+        Vec::new()
+    }
+    /// Does nothing.
+    #[inline(always)]
+    pub fn inject_env(&self, _set: impl FnMut(&'static str, &str)) {}
     /// Does nothing.
     #[inline(always)]
     pub fn inject(&self, _set: impl FnMut(&'static str, &str)) {}
@@ -492,6 +510,14 @@ pub trait InSpan: Future + Sized {
     /// The future as it is.
     #[inline(always)]
     fn in_span(self, _span: Span) -> Self {
+        self
+    }
+    /// The future as it is.
+    #[inline(always)]
+    fn try_in_span<T, E: fmt::Display>(self, _span: Span) -> Self
+    where
+        Self: Future<Output = Result<T, E>>,
+    {
         self
     }
     /// The future as it is.
@@ -518,6 +544,12 @@ pub fn on_span_end(_hook: Option<fn(&mut Span)>) {}
 /// [`SetupError::NotCompiledIn`] when the config enables telemetry.
 pub fn setup_telemetry(config: LensConfig) -> Result<TelemetryHandle, SetupError> {
     if config.enabled { Err(SetupError::NotCompiledIn) } else { Ok(TelemetryHandle(())) }
+}
+
+/// `None`: nothing runs.
+#[inline(always)]
+pub const fn current_handle() -> Option<TelemetryHandle> {
+    None
 }
 
 /// Nothing: no buffer is read without telemetry.
@@ -609,9 +641,21 @@ pub const fn now_unix_nanos() -> u64 {
 
 #[doc(hidden)]
 pub mod __private {
+    use std::future::Future;
+
     use super::Span;
 
     pub struct Outcome<'a, T>(pub &'a T);
+
+    /// The future as it is.
+    #[inline(always)]
+    pub fn trace_block<F: Future, R: FnOnce(&mut Span, &F::Output)>(
+        _span: Span,
+        future: F,
+        _record: R,
+    ) -> F {
+        future
+    }
 
     pub trait RecordError {
         #[inline(always)]

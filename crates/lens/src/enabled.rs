@@ -23,6 +23,8 @@ pub mod logs;
 mod message;
 pub mod metrics;
 mod moment;
+#[cfg(feature = "opentelemetry")]
+mod opentelemetry_api;
 mod otlp;
 mod outcome;
 mod pipeline;
@@ -46,16 +48,22 @@ pub use attribute_set::AttributeSet;
 pub use attributes::AttributeValue;
 pub use clock::now_unix_nanos;
 pub use context::{Context, ContextGuard, SpanContext, promote_baggage_keys};
-pub use future::{InContext, InSpan, SpanFuture};
+pub use future::{InContext, InSpan, ResultFuture, SpanFuture};
 pub use group::{
     ALWAYS, Group, GroupSelection, Preset, is_span_group_enabled, register, resolve_groups,
 };
 pub use guard::SpanGuard;
-pub use handle::{TelemetryHandle, setup_telemetry, setup_telemetry_with};
+pub use handle::{
+    Exporters, TelemetryHandle, current_handle, setup_telemetry, setup_telemetry_with,
+    setup_telemetry_with_exporters,
+};
 pub use ids::{SpanId, TraceId};
 #[cfg(feature = "log")]
 pub use log_bridge::LogBridge;
+pub use metrics::reader::MetricExporter;
 pub use moment::Moment;
+#[cfg(feature = "opentelemetry")]
+pub use opentelemetry_api::{OpenTelemetryProvider, OpenTelemetrySpan, OpenTelemetryTracer};
 pub use pipeline::leftovers;
 pub use pipeline::{ExportOutcome, InMemorySpans, SpanBatch, SpanExporter};
 pub use probe::probe;
@@ -69,7 +77,7 @@ pub use value::Value;
 
 #[doc(hidden)]
 pub mod __private {
-    pub use super::future::trace_future;
+    pub use super::future::{trace_block, trace_future};
     pub use super::guard::{call, function_guard};
     pub use super::outcome::{Outcome, RecordAny, RecordError, RecordOpaqueError};
 }

@@ -54,6 +54,7 @@ fn config(folder: &Path, endpoint: &str) -> LensConfig {
             ring_folder: Some(folder.join("rings")),
             overflow_folder: Some(folder.join("overflow")),
             run_id: "run".to_owned(),
+            ships_dead: false,
         },
         ..LensConfig::default()
     };

@@ -108,6 +108,8 @@ fn every_span_of_a_process_is_accounted_for() {
     assert_eq!(resource["dl.rank"], 0);
     assert_eq!(resource["dl.world_size"], 1);
     assert_eq!(resource["telemetry.sdk.language"], "rust");
+    assert_eq!(resource["telemetry.sdk.name"], "lens");
+    assert_eq!(resource["telemetry.sdk.version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(resource["process.pid"], std::process::id());
     assert!(resource.contains_key("service.instance.id") && resource.contains_key("host.name"));
 

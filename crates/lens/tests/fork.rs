@@ -22,15 +22,19 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [flag, folder] = &arguments[..]
-        && flag == "--die"
-    {
-        die_before_the_child(Path::new(folder));
+    match &arguments[..] {
+        [flag, folder] if flag == "--die" => die_before_the_child(Path::new(folder)),
+        [flag, file] if flag == "--draw" => return draw_ids(Path::new(file)),
+        _ => {}
     }
     child_is_silent_until_it_sets_up_and_its_parent_loses_nothing();
     println!("test child_is_silent_until_it_sets_up_and_its_parent_loses_nothing ... ok");
     parent_is_seen_to_be_dead_while_its_child_lives();
     println!("test parent_is_seen_to_be_dead_while_its_child_lives ... ok");
+    four_workers_send_from_four_pids();
+    println!("test four_workers_send_from_four_pids ... ok");
+    eighty_thousand_ids_of_processes_and_forks_do_not_repeat();
+    println!("test eighty_thousand_ids_of_processes_and_forks_do_not_repeat ... ok");
 }
 
 fn config(service: &str, folder: &Path, endpoint: &str) -> LensConfig {
@@ -44,6 +48,7 @@ fn config(service: &str, folder: &Path, endpoint: &str) -> LensConfig {
             ring_folder: Some(folder.to_owned()),
             overflow_folder: None,
             run_id: "run".to_owned(),
+            ships_dead: false,
         },
         ..LensConfig::default()
     };
@@ -192,4 +197,73 @@ fn parent_is_seen_to_be_dead_while_its_child_lives() {
     assert_eq!((spool.is_alive, spool.waiting, spool.open), (false, 1, 1), "{spool:?}");
     // This is what the child waits for.
     drop(stdin);
+}
+
+/// Forked by a process that has set telemetry up itself, as servers that load before they fork do.
+fn four_workers_send_from_four_pids() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sink = OtlpSink::start().expect("a sink");
+    let endpoint = sink.http_endpoint();
+    let work = || {
+        let worker =
+            lens::setup_telemetry(config("worker", folder.path(), &endpoint)).expect("it starts");
+        drop(managed_span!(WORK, "of a worker"));
+        assert!(worker.shutdown(LIMIT));
+    };
+    let mut pids: Vec<i32> = (0..4).map(|_| fork(work)).collect();
+    for pid in &pids {
+        assert_eq!(wait_for(*pid), 0, "the worker is content");
+    }
+    let pid = |span: &CollectedSpan| span.resource["process.pid"].as_i64();
+    let mut from: Vec<i32> =
+        sink.spans().iter().filter_map(pid).filter_map(|pid| i32::try_from(pid).ok()).collect();
+    pids.sort_unstable();
+    from.sort_unstable();
+    assert_eq!(from, pids);
+}
+
+const DRAWN: usize = 5_000;
+
+/// Writes the ids of so many traces and spans.
+fn draw_ids(file: &Path) {
+    lens::register("fork", GROUPS, &[]);
+    let config = LensConfig {
+        enabled: true,
+        span_groups: "all".to_owned(),
+        traces_exporter: ExporterKind::Memory,
+        metrics_exporter: ExporterKind::None,
+        ..LensConfig::default()
+    };
+    let handle = lens::setup_telemetry(config).expect("it starts");
+    let mut ids = String::new();
+    for _ in 0..DRAWN {
+        let context = Span::start(&WORK, "drawn").context();
+        ids.push_str(&format!("{} {}\n", context.trace_id(), context.span_id()));
+    }
+    assert!(handle.shutdown(LIMIT));
+    std::fs::write(file, ids).expect("a file");
+}
+
+fn eighty_thousand_ids_of_processes_and_forks_do_not_repeat() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = std::env::current_exe().expect("a program");
+    let file = |kind: &str, number: usize| folder.path().join(format!("{kind}{number}"));
+    let start = |number| {
+        let mut command = Command::new(&program);
+        command.arg("--draw").arg(file("process", number)).spawn().expect("it starts")
+    };
+    let mut processes: Vec<_> = (0..8).map(start).collect();
+    let forks: Vec<i32> = (0..8).map(|number| fork(|| draw_ids(&file("fork", number)))).collect();
+    assert!(processes.iter_mut().all(|process| process.wait().is_ok_and(|end| end.success())));
+    assert!(forks.into_iter().all(|pid| wait_for(pid) == 0));
+    let files = ["process", "fork"].map(|kind| (0..8).map(move |number| (kind, number)));
+    let texts = files
+        .into_iter()
+        .flatten()
+        .map(|(kind, number)| std::fs::read_to_string(file(kind, number)).expect("its ids"));
+    let texts: Vec<String> = texts.collect();
+    let lines = || texts.iter().flat_map(|text| text.lines());
+    let traces: BTreeSet<&str> = lines().filter_map(|line| line.split(' ').next()).collect();
+    let spans: BTreeSet<&str> = lines().filter_map(|line| line.split(' ').nth(1)).collect();
+    assert_eq!((lines().count(), traces.len(), spans.len()), (80_000, 80_000, 80_000));
 }

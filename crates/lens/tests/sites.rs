@@ -121,6 +121,53 @@ fn expression_form_records_errors_and_passes_other_values() {
 }
 
 #[test]
+fn future_forms_record_errors_and_pass_other_values() {
+    register();
+    let ((), spans) = collect(|| {
+        block_on(async {
+            let failed: Result<(), Broken> =
+                managed_span!(WORK, "failed", SIZE = 1 => async { Err(Broken) }).await;
+            assert!(failed.is_err());
+            let inside = managed_span!(WORK, "mute", SIZE = 2, => async move {
+                drop(managed_span!(OTHER, "inside"));
+                Err::<(), Mute>(Mute)
+            });
+            assert_eq!(inside.await, Err(Mute));
+            assert_eq!(managed_span!(WORK, "plain" => async { 42 }).await, 42);
+            let awaited = managed_span!(WORK, "awaited", SIZE = 3 => async { 7 }.await);
+            assert_eq!(awaited, 7, "an expression that awaits is still one");
+            let chained = std::future::ready(Err::<u8, _>(Broken));
+            assert!(chained.try_in_span(Span::start(&WORK, "chained")).await.is_err());
+            let fine = std::future::ready(Ok::<_, Broken>(3));
+            assert!(fine.try_in_span(Span::start(&WORK, "fine")).await.is_ok());
+        });
+    });
+    insta::assert_snapshot!(tree(&spans), @"
+    failed ERROR(it broke) test.size=1 !exception
+    mute ERROR test.size=2 !exception
+      inside
+    plain
+    awaited test.size=3
+    chained ERROR(it broke) !exception
+    fine
+    ");
+}
+
+#[test]
+fn future_form_evaluates_nothing_and_runs_all_the_same_when_the_group_is_off() {
+    register();
+    let evaluated = Cell::new(0);
+    let count = || {
+        evaluated.set(evaluated.get() + 1);
+        1
+    };
+    let (value, spans) = collect_groups("other", || {
+        block_on(managed_span!(WORK, format!("{}", count()), SIZE = count() => async { 7 }))
+    });
+    assert_eq!((value, evaluated.get(), spans.len()), (7, 0, 0));
+}
+
+#[test]
 fn panic_through_a_guard_is_an_exception_and_context_is_restored() {
     register();
     let ((), spans) = collect(|| {

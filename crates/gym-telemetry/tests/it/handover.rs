@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gym_telemetry::{ChildEnv, RunId, TelemetryConfig, env_vars, resolve};
+use gym_telemetry::{ChildEnv, RunId, TelemetryConfig, env_vars, groups, resolve};
 use serde_json::json;
 
 use crate::{block, env};
@@ -141,6 +141,15 @@ fn a_python_child_gets_only_groups_that_it_knows_with_one_sentence_saying_so() {
     let known = hand_over(&[(env_vars::SPAN_GROUPS, "per_rollout, sandbox")], &block(json!({})));
     let (child, warning) = known.for_foreign();
     assert_eq!((child.get(env_vars::SPAN_GROUPS), warning), (None, None));
+}
+
+#[test]
+fn a_list_of_no_groups_is_no_groups_to_children_too() {
+    let none = hand_over(&[], &block(json!({"enabled": true, "span_groups": ","})));
+    let child = resolve(&map(&none), &TelemetryConfig::default());
+    assert!(groups::resolve(&child.span_groups).names().is_empty());
+    let (python, warning) = none.for_foreign();
+    assert_eq!((python.get(env_vars::TRACES_ENABLED), warning), (Some("0"), None));
 }
 
 #[test]

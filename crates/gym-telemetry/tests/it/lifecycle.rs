@@ -10,6 +10,7 @@ use gym_telemetry::{
     init_telemetry, is_telemetry_env_enabled, is_telemetry_metrics_enabled,
     memory_profiling_config_from_env, settings, shutdown_telemetry,
 };
+use lens_testing::{OtlpSink, Reply};
 use serde_json::json;
 
 use crate::block;
@@ -193,4 +194,149 @@ fn case_on() {
     shutdown_telemetry(5_000);
     assert!(get_telemetry().is_none() && !gym_telemetry::is_active());
     assert!(init_telemetry(Some("a"), None, &[]).is_none(), "once a process");
+}
+
+#[test]
+fn sixteen_threads_at_once_start_one_pipeline() {
+    let output =
+        run("case_many_threads", &[(env_vars::ENABLED, "1"), (env_vars::EXPORTER, "console")]);
+    assert_eq!(warnings(&output), [] as [&str; 0]);
+    let spans = String::from_utf8_lossy(&output.stdout).matches("\"type\":\"span\"").count();
+    assert_eq!(spans, 16, "each span is there once");
+}
+
+#[test]
+#[ignore = "run by a test above, in a process of its own"]
+fn case_many_threads() {
+    use gym_telemetry::{groups, semconv};
+
+    let start = std::sync::Barrier::new(16);
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                start.wait();
+                let handle = init_telemetry(Some("a"), None, &[]).expect("on");
+                lens::Span::start(&groups::ROLLOUT, semconv::span::ROLLOUT).end();
+                assert!(handle.is_exporting());
+            });
+        }
+    });
+    // A thread that has answered has its name.
+    assert!(get_telemetry().expect("on").force_flush(std::time::Duration::from_secs(10)));
+    assert_eq!(threads().iter().filter(|name| *name == "lens-export").count(), 1);
+    assert_eq!(get_telemetry().expect("on").snapshot().ended, 16, "all in one pipeline");
+    shutdown_telemetry(5_000);
+}
+
+/// Names of this process's threads.
+fn threads() -> Vec<String> {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux").filter_map(Result::ok);
+    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).ok();
+    tasks.filter_map(name).map(|name| name.trim().to_owned()).collect()
+}
+
+#[test]
+fn telemetry_of_a_host_program_is_used_and_left_running() {
+    let output = run("case_host", &[(env_vars::ENABLED, "1"), (env_vars::EXPORTER, "console")]);
+    assert_eq!(warnings(&output), [] as [&str; 0]);
+}
+
+#[test]
+#[ignore = "run by a test above, in a process of its own"]
+fn case_host() {
+    use std::time::Duration;
+
+    use gym_telemetry::{groups, semconv};
+
+    let config = lens::config::LensConfig {
+        enabled: true,
+        service_name: "host".to_owned(),
+        traces_exporter: lens::config::ExporterKind::Memory,
+        metrics_exporter: lens::config::ExporterKind::Memory,
+        ..lens::config::LensConfig::default()
+    };
+    let host = lens::setup_telemetry(config).expect("starts");
+    let ours = init_telemetry(Some("a"), None, &[]).expect("that of the host");
+    assert!(gym_telemetry::is_active() && get_telemetry().is_some());
+    let end_one = || lens::Span::start(&groups::ROLLOUT, semconv::span::ROLLOUT).end();
+    end_one();
+    assert_eq!(ours.snapshot().ended, 1);
+    shutdown_telemetry(5_000);
+    assert!(!gym_telemetry::is_active() && get_telemetry().is_none());
+    end_one();
+    assert!(host.is_exporting() && host.force_flush(Duration::from_secs(10)));
+    assert_eq!((host.snapshot().ended, host.snapshot().exported), (2, 2));
+    assert!(host.shutdown(Duration::from_secs(10)));
+    assert!(lens::current_handle().is_none());
+}
+
+#[test]
+fn what_was_lost_is_told_at_the_end_although_the_last_flush_went_well() {
+    let sink = OtlpSink::start().expect("a sink");
+    let endpoint = sink.grpc_endpoint();
+    let folder = std::env::temp_dir().join(format!("gym-telemetry-end-{}", std::process::id()));
+    let variables = [
+        (env_vars::ENABLED, "1"),
+        (env_vars::METRICS_ENABLED, "0"),
+        (env_vars::SPOOL_DIR, folder.to_str().expect("UTF-8")),
+        (env_vars::OTEL_EXPORTER_OTLP_ENDPOINT, endpoint.as_str()),
+    ];
+    let end = |output: &Output| warnings(output).pop().unwrap_or_default();
+    sink.answer_with([Reply::PartialSaying(1, "no names")]);
+    assert_eq!(end(&run("case_two_flushes", &variables)), "warning: the receiver rejected 1 span");
+    assert!(!end(&run("case_two_flushes", &variables)).contains("the receiver rejected 1 span"));
+
+    // Whoever started the server says it for all of them.
+    sink.answer_with([Reply::PartialSaying(1, "no names")]);
+    let supervised = [&variables[..], &[(env_vars::GYM_LIFE_PIPE_FD, "0")]].concat();
+    assert!(!end(&run("case_two_flushes", &supervised)).contains("the receiver rejected 1 span"));
+
+    sink.answer_with([Reply::Accept, Reply::Accept]);
+    let small = [&variables[..], &[(env_vars::OTEL_BSP_MAX_QUEUE_SIZE, "1")]].concat();
+    let said = end(&run("case_two_flushes", &small));
+    assert_eq!(said, "warning: 1 span was lost (buffer_full: 1)");
+    let _ = std::fs::remove_dir_all(folder);
+}
+
+#[test]
+#[ignore = "run by a test above, in a process of its own"]
+fn case_two_flushes() {
+    use std::time::Duration;
+
+    use gym_telemetry::{groups, semconv};
+
+    let handle = init_telemetry(Some("a"), None, &[]).expect("on");
+    let end_one = || lens::Span::start(&groups::ROLLOUT, semconv::span::ROLLOUT).end();
+    end_one();
+    end_one();
+    assert!(handle.force_flush(Duration::from_secs(10)));
+    end_one();
+    assert!(handle.force_flush(Duration::from_secs(10)), "the last one goes well");
+    shutdown_telemetry(5_000);
+}
+
+#[test]
+fn a_signal_that_is_switched_off_exports_nothing() {
+    let kinds = |variables: &[(&str, &str)]| {
+        let on = [(env_vars::ENABLED, "1"), (env_vars::EXPORTER, "console")];
+        let output = run("case_two_signals", &[&on[..], variables].concat());
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        ["span", "metric"].map(|kind| stdout.contains(&format!("\"type\":\"{kind}\"")))
+    };
+    assert_eq!(kinds(&[]), [true, true]);
+    assert_eq!(kinds(&[(env_vars::TRACES_ENABLED, "false")]), [false, true]);
+    assert_eq!(kinds(&[(env_vars::METRICS_ENABLED, "false")]), [true, false]);
+}
+
+#[test]
+#[ignore = "run by a test above, in a process of its own"]
+fn case_two_signals() {
+    use std::time::Duration;
+
+    use gym_telemetry::{groups, metrics, semconv};
+
+    init_telemetry(Some("a"), None, &[]).expect("on");
+    lens::Span::start(&groups::ROLLOUT, semconv::span::ROLLOUT).end();
+    metrics::record_verification(Duration::from_millis(12), true);
+    shutdown_telemetry(5_000);
 }

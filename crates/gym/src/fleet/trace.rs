@@ -54,7 +54,7 @@ impl StartupTrace {
         let mut variables = Vec::new();
         self.context
             .with_span(&span)
-            .inject(|name, value| variables.push((name.to_ascii_uppercase(), value.to_owned())));
+            .inject_env(|name, value| variables.push((name.to_owned(), value.to_owned())));
         (span, variables)
     }
 

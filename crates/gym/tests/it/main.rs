@@ -4,10 +4,12 @@
 
 mod demo;
 mod doctor;
+mod ending;
 mod env_test;
 mod faults;
 mod memory;
 mod models;
+mod off;
 mod propagation;
 mod python;
 mod recipes;

@@ -209,8 +209,8 @@ pub(super) fn put_time(out: &mut String, unix_nanos: u64) {
 mod tests {
     use super::*;
     use lens_otlp::encode::{
-        LINK_ATTRIBUTES, RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES, Scope, SpanParts, StatusCode,
-        put_key_value, put_link_with, put_request, put_scope_item,
+        EVENT_ATTRIBUTES, LINK_ATTRIBUTES, RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES, Scope, SpanParts,
+        StatusCode, put_key_value, put_link_with, put_request, put_scope_item,
     };
 
     #[test]
@@ -278,14 +278,22 @@ mod tests {
     }
 
     #[test]
-    fn what_events_and_links_dropped_is_told() {
+    fn events_and_links_are_told_with_what_they_dropped() {
         let (mut events, mut links) = (Vec::new(), Vec::new());
-        lens_otlp::encode::put_event(&mut events, "e", 0, 2, |_| {});
+        lens_otlp::encode::put_event(&mut events, "e", 1_000_000_000, 2, |out| {
+            put_key_value(out, EVENT_ATTRIBUTES, "attempt", &2);
+        });
         put_link_with(&mut links, &[7; 16], &[8; 8], 1, 3, |out| {
             put_key_value(out, LINK_ATTRIBUTES, "why", "retry");
         });
         let lines = lines(|span| (span.events, span.links) = (events.leak(), links.leak()));
-        assert_eq!(lines[0]["events"][0]["dropped_attributes"], 2);
+        let event = serde_json::json!({
+            "name": "e",
+            "timestamp": "1970-01-01T00:00:01.000000000Z",
+            "attributes": { "attempt": 2 },
+            "dropped_attributes": 2,
+        });
+        assert_eq!(lines[0]["events"], serde_json::json!([event]));
         let link = &lines[0]["links"][0];
         assert_eq!(
             (&link["dropped_attributes"], &link["attributes"]["why"]),

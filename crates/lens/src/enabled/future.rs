@@ -1,6 +1,7 @@
 //! Futures that are polled inside their span.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll};
@@ -11,6 +12,7 @@ use super::context::Context;
 use super::current::{self, Depth};
 use super::group::Group;
 use super::guard::record_panic;
+use super::outcome::{Outcome, RecordError as _};
 use super::span::Span;
 use crate::semconv;
 
@@ -18,10 +20,23 @@ use crate::semconv;
 pub trait InSpan: Future + Sized {
     /// Makes the span current while the future is polled and ends it when the future is done.
     ///
-    /// If the future is dropped before, the span ends then, with [`semconv::CANCELLED`].
+    /// If the future is dropped before, the span ends then, with [`semconv::CANCELLED`]. What it gives is passed on
+    /// unseen; [`try_in_span`](Self::try_in_span) and `managed_span!(… => async …)` record an `Err`.
     fn in_span(self, span: Span) -> SpanFuture<Self> {
         let context = span.entered_context();
         SpanFuture { future: self, traced: Traced { span: Some(span), context } }
+    }
+
+    /// As [`in_span`](Self::in_span) for a future that gives a `Result`: an `Err` is recorded (type and `Display`)
+    /// and sets the status ERROR.
+    fn try_in_span<T, E>(self, span: Span) -> ResultFuture<Self, T, E>
+    where
+        Self: Future<Output = Result<T, E>>,
+        E: Display,
+    {
+        let context = span.entered_context();
+        let traced = Traced { span: Some(span), context };
+        FunctionFuture { future: self, traced, record: Some(record_error::<T, E>) }
     }
 
     /// Makes the context current while the future is polled.
@@ -30,7 +45,14 @@ pub trait InSpan: Future + Sized {
     }
 }
 
+/// What [`InSpan::try_in_span`] gives.
+pub type ResultFuture<F, T, E> = FunctionFuture<F, fn(&mut Span, &Result<T, E>)>;
+
 impl<F: Future> InSpan for F {}
+
+fn record_error<T, E: Display>(span: &mut Span, result: &Result<T, E>) {
+    (&&Outcome(result)).lens_record(span);
+}
 
 /// Ends the span as cancelled, unless it was taken out before.
 #[derive(Debug)]
@@ -171,6 +193,17 @@ impl<F: Future, R: FnOnce(&mut Span, &F::Output)> Future for FunctionFuture<F, R
         }
         poll
     }
+}
+
+/// What `managed_span!(… => async …)` awaits: the span is open already.
+#[doc(hidden)]
+pub fn trace_block<F: Future, R: FnOnce(&mut Span, &F::Output)>(
+    span: Span,
+    future: F,
+    record: R,
+) -> FunctionFuture<F, R> {
+    let context = span.entered_context();
+    FunctionFuture { future, traced: Traced { span: Some(span), context }, record: Some(record) }
 }
 
 #[doc(hidden)]

@@ -195,6 +195,11 @@ impl Registry {
     }
 }
 
+/// Whether a comma list names nothing at all, not even something unknown.
+pub(super) fn is_empty(spec: &str) -> bool {
+    spec.split(',').all(|name| name.trim().is_empty())
+}
+
 /// Switches groups on and off; returns warnings about unknown names.
 pub(super) fn enable(spec: &str) -> Vec<String> {
     let mut registry = lock(&REGISTRY);
@@ -211,6 +216,23 @@ pub(super) fn disable_all() {
     for group in &registry.groups {
         group.set_enabled(false);
     }
+}
+
+/// The scope of a name that is only known at run time; the library's own once there are too many.
+#[cfg(feature = "opentelemetry")]
+pub(super) fn scope_of(name: &str) -> u16 {
+    /// Names live for ever.
+    const MAX_NAMESPACES: usize = 4_096;
+    let mut registry = lock(&REGISTRY);
+    let known = registry.namespaces.iter().position(|known| *known == name);
+    let index = known.or_else(|| {
+        let has_room = registry.namespaces.len() < MAX_NAMESPACES;
+        has_room.then(|| {
+            registry.namespaces.push(Box::leak(name.to_owned().into_boxed_str()));
+            registry.namespaces.len() - 1
+        })
+    });
+    index.and_then(|index| u16::try_from(index + 1).ok()).unwrap_or(0)
 }
 
 /// The namespaces by scope number.

@@ -141,6 +141,13 @@ pub(super) fn record_panic(span: &mut Span) -> bool {
     panicking
 }
 
+impl Span {
+    /// Records the panic that is unwinding this thread, for who polls futures itself; false when none is.
+    pub fn record_panic(&mut self) -> bool {
+        record_panic(self)
+    }
+}
+
 /// What `#[trace_fn]` opens.
 #[doc(hidden)]
 #[inline]

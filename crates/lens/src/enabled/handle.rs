@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::console::{ConsoleLogs, ConsoleSpans};
 use super::message::SpanMessage;
-use super::metrics::reader::MetricReader;
+use super::metrics::reader::{MetricExporter, MetricReader};
 use super::otlp::{OtlpBatches, start_client};
 use super::pipeline::{self, InMemorySpans, Kind, Pipeline, SpanExporter};
 use super::raw::fork;
@@ -21,6 +21,7 @@ static SET_UP: AtomicBool = AtomicBool::new(false);
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 static LIMITS: Published<SpanLimits> = Published::nothing();
 static DEFAULT_LIMITS: SpanLimits = SpanLimits::DEFAULT;
+static CURRENT: Published<TelemetryHandle> = Published::nothing();
 static GENEROUS: AtomicBool = AtomicBool::new(SpanMessage::are_generous(&SpanLimits::DEFAULT));
 
 /// Whether telemetry is on in this process.
@@ -45,7 +46,13 @@ pub(super) fn silence_after_fork() {
     ACTIVE.store(false, Ordering::Relaxed);
     SET_UP.store(false, Ordering::Relaxed);
     super::metrics::set_enabled(false);
+    CURRENT.clear();
     pipeline::forget_all();
+}
+
+/// The handle of the telemetry that runs in this process, whoever set it up; `None` when none does.
+pub fn current_handle() -> Option<TelemetryHandle> {
+    CURRENT.get().filter(|_| is_active()).cloned()
 }
 
 /// Starts telemetry for this process.
@@ -57,7 +64,23 @@ pub(super) fn silence_after_fork() {
 /// [`SetupError::AlreadySetUp`] on a second enabled call, or when an exporter or its thread cannot be made; then
 /// all groups are off.
 pub fn setup_telemetry(config: LensConfig) -> Result<TelemetryHandle, SetupError> {
-    setup_telemetry_with(config, Vec::new())
+    setup_telemetry_with_exporters(config, Exporters::default())
+}
+
+/// Exporters of the program's own.
+#[derive(Default)]
+pub struct Exporters {
+    /// Take spans.
+    pub spans: Vec<Box<dyn SpanExporter>>,
+    /// Take metrics.
+    pub metrics: Vec<Box<dyn MetricExporter>>,
+}
+
+impl std::fmt::Debug for Exporters {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let counts = (self.spans.len(), self.metrics.len());
+        formatter.debug_tuple("Exporters").field(&counts).finish()
+    }
 }
 
 /// Starts telemetry with exporters of spans besides the configured one.
@@ -66,8 +89,20 @@ pub fn setup_telemetry(config: LensConfig) -> Result<TelemetryHandle, SetupError
 ///
 /// As [`setup_telemetry`].
 pub fn setup_telemetry_with(
+    config: LensConfig,
+    spans: Vec<Box<dyn SpanExporter>>,
+) -> Result<TelemetryHandle, SetupError> {
+    setup_telemetry_with_exporters(config, Exporters { spans, ..Exporters::default() })
+}
+
+/// Starts telemetry with exporters of spans and of metrics besides the configured ones.
+///
+/// # Errors
+///
+/// As [`setup_telemetry`].
+pub fn setup_telemetry_with_exporters(
     mut config: LensConfig,
-    mut exporters: Vec<Box<dyn SpanExporter>>,
+    exporters: Exporters,
 ) -> Result<TelemetryHandle, SetupError> {
     if !config.enabled {
         return Ok(TelemetryHandle { inner: None });
@@ -75,6 +110,7 @@ pub fn setup_telemetry_with(
     if SET_UP.swap(true, Ordering::SeqCst) {
         return Err(SetupError::AlreadySetUp);
     }
+    let Exporters { spans: mut exporters, metrics: mut metric_exporters } = exporters;
     fork::watch();
     super::ids::reseed();
     GENEROUS.store(SpanMessage::are_generous(&config.limits), Ordering::Relaxed);
@@ -86,10 +122,18 @@ pub fn setup_telemetry_with(
     if !exports {
         config.metrics_exporter = ExporterKind::None;
         config.logs_exporter = ExporterKind::None;
-        if !is_rank_aware {
-            config.traces_exporter = ExporterKind::None;
-            exporters.clear();
-        }
+        metric_exporters.clear();
+    }
+    // Without a group there is no span, so there is nothing to be ready for. In memory is for programs that choose
+    // groups later.
+    let has_spans = !group::is_empty(&config.span_groups)
+        || config.spool.ships_dead
+        || config.traces_exporter == ExporterKind::Memory;
+    if !has_spans || !exports && !is_rank_aware {
+        config.traces_exporter = ExporterKind::None;
+    }
+    if !exports && !is_rank_aware {
+        exporters.clear();
     }
     propagation::set(config.propagators);
     clock::anchor();
@@ -133,14 +177,22 @@ pub fn setup_telemetry_with(
         (ExporterKind::Console, _) => start(Kind::Logs, vec![Box::new(ConsoleLogs)], None)?,
         _ => None,
     };
-    let metrics = MetricReader::start(&config, resource, client.as_ref(), [pipeline, logs])?;
+    let metrics = MetricReader::start(
+        &config,
+        resource,
+        client.as_ref(),
+        metric_exporters,
+        [pipeline, logs],
+    )?;
     if pipeline.is_some() {
         warnings.extend(group::enable(&config.span_groups));
     }
     ACTIVE.store(true, Ordering::Relaxed);
     let generation = fork::generation();
     let inner = Inner { pipeline, logs, metrics, memory, warnings, generation };
-    Ok(TelemetryHandle { inner: Some(Arc::new(inner)) })
+    let handle = TelemetryHandle { inner: Some(Arc::new(inner)) };
+    CURRENT.set(Box::leak(Box::new(handle.clone())));
+    Ok(handle)
 }
 
 /// A name for what this process keeps in a folder of several.
@@ -231,7 +283,7 @@ impl TelemetryHandle {
             && self
                 .inner
                 .as_ref()
-                .is_some_and(|inner| inner.pipeline.is_some() || inner.metrics.is_some())
+                .is_some_and(|inner| inner.pipelines().next().is_some() || inner.metrics.is_some())
     }
 
     /// Exports what ended before the call; false when that takes longer than `timeout`.

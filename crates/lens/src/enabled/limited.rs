@@ -7,20 +7,20 @@ use super::value::Value;
 
 /// What is kept of some attributes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limited<'a> {
-    attributes: &'a [(&'static str, Value)],
+pub(super) struct Limited<'a, K> {
+    attributes: &'a [(K, Value)],
     max_count: usize,
 }
 
-impl<'a> Limited<'a> {
-    pub(super) fn new(attributes: &'a [(&'static str, Value)], max_count: usize) -> Self {
+impl<'a, K: AsRef<str> + Copy> Limited<'a, K> {
+    pub(super) fn new(attributes: &'a [(K, Value)], max_count: usize) -> Self {
         Self { attributes, max_count }
     }
 
     /// Unique keys: an attribute counts unless a later one has its key.
-    fn unique(self) -> impl Iterator<Item = &'a (&'static str, Value)> {
-        let is_last = move |(at, (key, _)): &(usize, &(&str, Value))| {
-            !self.attributes[at + 1..].iter().any(|(later, _)| later == key)
+    fn unique(self) -> impl Iterator<Item = &'a (K, Value)> {
+        let is_last = move |(at, (key, _)): &(usize, &(K, Value))| {
+            !self.attributes[at + 1..].iter().any(|(later, _)| later.as_ref() == key.as_ref())
         };
         self.attributes.iter().enumerate().filter(is_last).map(|(_, attribute)| attribute)
     }
@@ -33,6 +33,7 @@ impl<'a> Limited<'a> {
     /// Appends what is kept, texts cut to so many characters.
     pub(super) fn put(self, out: &mut Vec<u8>, field: u8, value_chars: usize) {
         for (key, value) in self.unique().take(self.max_count) {
+            let key = key.as_ref();
             match value {
                 Value::String(text) => put_key_value(out, field, key, cut(text, value_chars)),
                 Value::Array(_) if value_chars < usize::MAX => {

@@ -70,6 +70,48 @@ impl Context {
         Self::parse(traceparent, || tracestate.as_deref(), || baggage.as_deref())
     }
 
+    /// Reads what [`to_bytes`](Self::to_bytes) wrote: headers as lines `name: value`, names in any case; others
+    /// are passed over.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let value = |wanted: &str| {
+            let line = bytes.split(|byte| *byte == b'\n').find_map(|line| {
+                let (name, value) = line.split_at_checked(wanted.len())?;
+                let is_wanted = name.eq_ignore_ascii_case(wanted.as_bytes());
+                value.strip_prefix(b":").filter(|_| is_wanted)
+            })?;
+            Some(line.trim_ascii())
+        };
+        Self::from_header_values(
+            value(TRACEPARENT_HEADER),
+            value(TRACESTATE_HEADER),
+            value(BAGGAGE_HEADER),
+        )
+    }
+
+    /// What [`inject`](Self::inject) writes, as bytes for a carrier that has no headers: a queue, a file, a pipe.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.inject(|name, value| {
+            for part in [name, ": ", value, "\n"] {
+                out.extend_from_slice(part.as_bytes());
+            }
+        });
+        out
+    }
+
+    /// Writes what [`inject`](Self::inject) writes as the variables `TRACEPARENT`, `TRACESTATE` and `BAGGAGE`, for a
+    /// child that reads them with [`from_env`](Self::from_env).
+    pub fn inject_env(&self, mut set: impl FnMut(&'static str, &str)) {
+        self.inject(|name, value| {
+            let variable = match name {
+                TRACEPARENT_HEADER => env_vars::TRACEPARENT,
+                TRACESTATE_HEADER => env_vars::TRACESTATE,
+                _ => env_vars::BAGGAGE,
+            };
+            set(variable, value);
+        });
+    }
+
     fn parse<'a>(
         traceparent: Option<&[u8]>,
         tracestate: impl FnOnce() -> Option<&'a str>,
@@ -503,6 +545,35 @@ mod tests {
             headers.insert(name, value.to_owned());
         });
         headers
+    }
+
+    #[test]
+    fn bytes_and_variables_carry_what_headers_do() {
+        let headers = [("traceparent", PARENT), ("tracestate", "a=1,b=2"), ("baggage", "k=v%20w")];
+        let context = extract(&headers);
+        let bytes = context.to_bytes();
+        assert_eq!(
+            String::from_utf8_lossy(&bytes),
+            format!("traceparent: {PARENT}\ntracestate: a=1,b=2\nbaggage: k=v%20w\n")
+        );
+        assert_eq!(inject(&Context::from_bytes(&bytes)), inject(&context));
+        let by_hand = format!("Host: x\r\nTRACEPARENT:{PARENT}\r\n\r\n");
+        let read = Context::from_bytes(by_hand.as_bytes());
+        assert_eq!(read.span_context(), context.span_context());
+        for bytes in [&b""[..], b"traceparent", b"traceparent:", b"\xff\xff: 1\n"] {
+            assert!(!Context::from_bytes(bytes).span_context().is_valid(), "{bytes:?}");
+        }
+        assert!(Context::empty().to_bytes().is_empty());
+
+        let mut variables = HashMap::new();
+        context.inject_env(|name, value| {
+            variables.insert(name, value.to_owned());
+        });
+        let mut names: Vec<_> = variables.keys().copied().collect();
+        names.sort_unstable();
+        assert_eq!(names, ["BAGGAGE", "TRACEPARENT", "TRACESTATE"]);
+        let read = Context::from_env(|name| variables.get(name).cloned());
+        assert_eq!(inject(&read), inject(&context));
     }
 
     #[test]

@@ -235,11 +235,11 @@ impl Recording {
         self.rare.get_or_insert_default()
     }
 
-    pub(super) fn add_event(
+    pub(super) fn add_event<K: AsRef<str> + Copy>(
         &mut self,
         name: &str,
         unix_nanos: u64,
-        attributes: &[(&'static str, Value)],
+        attributes: &[(K, Value)],
     ) {
         let limits = limits();
         let rare = self.rare();
@@ -272,7 +272,11 @@ impl Recording {
         put_event_of_numbers(&mut rare.events, name, unix_nanos, kept, dropped.len() as u32);
     }
 
-    pub(super) fn add_link(&mut self, context: SpanContext, attributes: &[(&'static str, Value)]) {
+    pub(super) fn add_link<K: AsRef<str> + Copy>(
+        &mut self,
+        context: SpanContext,
+        attributes: &[(K, Value)],
+    ) {
         let limits = limits();
         let rare = self.rare();
         if rare.link_count >= limits.links {

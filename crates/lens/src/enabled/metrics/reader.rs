@@ -15,8 +15,8 @@ use crate::config::{
     ExporterKind, HistogramAggregation, LensConfig, Signal, TemporalityPreference,
 };
 use crate::enabled::diagnosis::Diagnosis;
-use crate::enabled::pipeline::Pipeline;
-use crate::enabled::{clock, lock, otlp};
+use crate::enabled::pipeline::{ExportOutcome, Pipeline};
+use crate::enabled::{clock, diagnostics, lock, otlp};
 use crate::semconv::pipeline as names;
 use crate::{PipelineSnapshot, SetupError, Value};
 
@@ -28,6 +28,16 @@ enum Target {
     Console,
     /// Kept by the instruments, exported by nobody.
     Memory,
+}
+
+/// Where metrics go. Called from one thread, which may be blocked; must return within its own time budget.
+pub trait MetricExporter: Send {
+    /// Takes an encoded `ExportMetricsServiceRequest`, every interval, at each flush and at the end; read it with
+    /// `lens_otlp::view::metrics`. Temporality and aggregation are those of the config.
+    fn export(&mut self, request: &Arc<Vec<u8>>) -> ExportOutcome;
+
+    /// Called once, after the last request.
+    fn shut_down(&mut self) {}
 }
 
 #[derive(Debug, Default)]
@@ -83,6 +93,7 @@ impl MetricReader {
         config: &LensConfig,
         resource: Vec<u8>,
         client: Option<&Client>,
+        exporters: Vec<Box<dyn MetricExporter>>,
         [spans, logs]: [Option<&'static Pipeline>; 2],
     ) -> Result<Option<Self>, SetupError> {
         let target = match (config.metrics_exporter, client) {
@@ -93,8 +104,8 @@ impl MetricReader {
                 Target::Otlp(sender, Diagnosis::new(Signal::Metrics, &settings))
             }
             (ExporterKind::Console, _) => Target::Console,
-            (ExporterKind::Memory, _) => Target::Memory,
-            _ => return Ok(None),
+            (ExporterKind::None, _) if exporters.is_empty() => return Ok(None),
+            _ => Target::Memory,
         };
         aggregate::CARDINALITY_LIMIT.store(config.metric_cardinality_limit, Ordering::Relaxed);
         let exponential = config.metrics.histogram == HistogramAggregation::Exponential;
@@ -112,6 +123,7 @@ impl MetricReader {
         let mut worker = Worker {
             shared: Arc::clone(&shared),
             target,
+            exporters,
             resource,
             interval: config.metric_interval.max(Duration::from_millis(1)),
             preference: config.metrics.temporality,
@@ -152,6 +164,7 @@ impl MetricReader {
 struct Worker {
     shared: Arc<Shared>,
     target: Target,
+    exporters: Vec<Box<dyn MetricExporter>>,
     resource: Vec<u8>,
     interval: Duration,
     preference: TemporalityPreference,
@@ -178,6 +191,11 @@ impl Worker {
             self.export();
             // Measured from now: an export that took long is not followed by a burst.
             next = Instant::now() + self.interval;
+            if stopping {
+                for exporter in &mut self.exporters {
+                    exporter.shut_down();
+                }
+            }
             let mut control = lock(&self.shared.control);
             control.flush_done = ticket;
             control.stopped = stopping;
@@ -198,6 +216,18 @@ impl Worker {
         };
         self.last_nanos = cover.now_nanos;
         let Some(request) = encode::request(&self.resource, &cover) else { return };
+        let request = Arc::new(request);
+        for exporter in &mut self.exporters {
+            // One that panics must not take metrics down.
+            let call = std::panic::AssertUnwindSafe(|| exporter.export(&request));
+            let outcome = std::panic::catch_unwind(call).unwrap_or_else(|_| {
+                diagnostics::EXPORTER_PANIC.say("an exporter panicked; its batch is lost");
+                ExportOutcome::Failed
+            });
+            if !matches!(outcome, ExportOutcome::Exported { .. }) {
+                FAILURES.fetch_add(1, Ordering::Relaxed);
+            }
+        }
         match &self.target {
             Target::Otlp(sender, diagnosis) => {
                 let before = Instant::now();
@@ -205,6 +235,8 @@ impl Worker {
                 record_export(Signal::Metrics, before.elapsed());
                 if !matches!(outcome, Outcome::Accepted { .. }) {
                     FAILURES.fetch_add(1, Ordering::Relaxed);
+                }
+                if outcome != (Outcome::Accepted { rejected: 0 }) {
                     diagnosis.say(sender);
                 }
             }
@@ -216,8 +248,8 @@ impl Worker {
 
 impl Worker {
     /// Sends a request and waits for its outcome; once the process ends, not for a receiver that is not there.
-    fn deliver(&self, sender: &Sender, request: Vec<u8>) -> Outcome {
-        let ticket = sender.begin(Arc::new(request), std::thread::current());
+    fn deliver(&self, sender: &Sender, request: Arc<Vec<u8>>) -> Outcome {
+        let ticket = sender.begin(request, std::thread::current());
         let mut refusals_at_end = None;
         loop {
             if let Some(outcome) = ticket.outcome() {
