@@ -188,6 +188,45 @@ fn an_export_takes_no_longer_than_its_own_timeout() {
     });
 }
 
+#[test]
+fn an_export_of_metrics_takes_no_longer_than_its_own_timeout() {
+    in_child("an_export_of_metrics_takes_no_longer_than_its_own_timeout", || {
+        let sink = OtlpSink::start().expect("a sink");
+        sink.answer_with([Reply::Hang]);
+        let short = [
+            (env_vars::OTEL_TRACES_EXPORTER, "none"),
+            (env_vars::OTEL_METRIC_EXPORT_INTERVAL, "20"),
+            (env_vars::OTEL_METRIC_EXPORT_TIMEOUT, "100"),
+        ];
+        let config = config_of(&sink.grpc_endpoint(), &short);
+        let general = config.metrics_otlp.timeout;
+        let before = Instant::now();
+        let handle = lens::setup_telemetry(config).expect("starts");
+        REQUESTS.add(1, &[]);
+        wait_until("the next export", || sink.counts().metrics > 0);
+        assert!(before.elapsed() < general, "{:?}", before.elapsed());
+        assert!(handle.shutdown(PATIENCE));
+    });
+}
+
+#[test]
+fn values_are_as_long_as_their_limit() {
+    in_child("values_are_as_long_as_their_limit", || {
+        let sink = OtlpSink::start().expect("a sink");
+        let limit = [(env_vars::OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT, "3")];
+        let handle =
+            lens::setup_telemetry(config_of(&sink.grpc_endpoint(), &limit)).expect("starts");
+        let mut span = Span::start(&WORK, "a name is no value");
+        span.set("long", "äbcdef");
+        span.set("short", "ab");
+        span.end();
+        assert!(handle.shutdown(PATIENCE));
+        let [span] = &sink.spans()[..] else { panic!("one span") };
+        assert_eq!((span.text("long"), span.text("short")), ("äbc", "ab"));
+        assert_eq!(span.name, "a name is no value");
+    });
+}
+
 /// Pages of this process in memory, in bytes.
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
