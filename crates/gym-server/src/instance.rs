@@ -12,6 +12,8 @@ use http::HeaderValue;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use crate::client::Meters;
+
 /// The three kinds of Gym server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ServerType {
@@ -201,6 +203,8 @@ struct EndpointParts {
     base_path: String,
     /// What every CLIENT span of a request to it says.
     attributes: OnceLock<lens::AttributeSet>,
+    /// What requests to it are measured with.
+    meters: Meters,
 }
 
 /// A URL that cannot be called.
@@ -234,6 +238,7 @@ impl Endpoint {
             pool_key: (false, authority(host, port)),
             base_path: String::new(),
             attributes: OnceLock::new(),
+            meters: Meters::default(),
         }))
     }
 
@@ -282,6 +287,7 @@ impl Endpoint {
             pool_key: (tls, authority),
             base_path: uri.path().trim_end_matches('/').to_owned(),
             attributes: OnceLock::new(),
+            meters: Meters::default(),
         })))
     }
 
@@ -331,6 +337,10 @@ impl Endpoint {
         make: impl FnOnce() -> lens::AttributeSet,
     ) -> &lens::AttributeSet {
         self.0.attributes.get_or_init(make)
+    }
+
+    pub(crate) fn meters(&self) -> &Meters {
+        &self.0.meters
     }
 
     pub(crate) fn pool_key(&self) -> &(bool, String) {

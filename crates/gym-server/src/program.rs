@@ -224,6 +224,16 @@ pub fn raise_descriptor_limit() {
     }
 }
 
+/// Open files that a process may have once it has [raised its limit](raise_descriptor_limit);
+/// `None` when there is no limit.
+#[must_use]
+pub fn descriptor_limit() -> Option<usize> {
+    use rustix::process::{Resource, getrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = limit.maximum.map_or(DESCRIPTORS_WANTED, |max| max.min(DESCRIPTORS_WANTED));
+    Some(usize::try_from(limit.current?.max(raised)).unwrap_or(usize::MAX))
+}
+
 /// Waits for a signal or for the end of the supervisor, then says so.
 fn await_end(stop: &watch::Sender<bool>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

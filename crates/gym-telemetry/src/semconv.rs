@@ -447,7 +447,7 @@ pub mod value {
 
     /// [`super::HTTP_ATTEMPT_REASON`].
     pub mod retry_reason {
-        /// Nobody listens.
+        /// Nobody listens, or the host cannot be reached.
         pub const REFUSED: &str = "refused";
         /// The connection broke.
         pub const RESET: &str = "reset";
@@ -455,10 +455,20 @@ pub mod value {
         pub const TIMEOUT: &str = "timeout";
         /// The name has no address.
         pub const RESOLVE: &str = "resolve";
-        /// The reply's status asks for a retry.
+        /// The status of the reply is that of a failure.
         pub const STATUS: &str = "status";
         /// The reply is not HTTP.
         pub const PROTOCOL: &str = "protocol";
+        /// Nobody waits for the reply any longer.
+        pub const CANCELLED: &str = "cancelled";
+    }
+
+    /// [`super::CONCURRENCY_SITE`].
+    pub mod concurrency_site {
+        /// Rows that wait until the driver has a rollout less under way.
+        pub const DRIVER_ADMISSION: &str = "driver_admission";
+        /// Calls that wait for `max_concurrent_requests` of an `openai_model`.
+        pub const MODEL_REQUESTS: &str = "model_requests";
     }
 
     /// [`super::HTTP_POOL_QUEUE_CONSTRAINT`].

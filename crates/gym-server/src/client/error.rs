@@ -1,9 +1,11 @@
 //! Why an outbound request brought no usable reply.
 
 use std::error::Error as _;
+use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
+use gym_telemetry::semconv::value::retry_reason;
 use http::StatusCode;
 
 use super::retry::Failure;
@@ -48,6 +50,16 @@ pub enum ClientError {
     /// The server sent nothing for too long.
     #[error("{} sent nothing for {limit:?}", at(name, authority))]
     Idle {
+        /// Instance name, or host.
+        name: String,
+        /// `host:port`.
+        authority: String,
+        /// The limit.
+        limit: Duration,
+    },
+    /// The limit of the whole request ran out.
+    #[error("{} did not answer within {limit:?}", at(name, authority))]
+    OutOfTime {
         /// Instance name, or host.
         name: String,
         /// `host:port`.
@@ -119,11 +131,45 @@ impl ClientError {
             Self::ConnectTimeout { .. } => "connect_timeout".to_owned(),
             Self::Broken { .. } => "connection_broken".to_owned(),
             Self::Idle { .. } => "idle_timeout".to_owned(),
+            Self::OutOfTime { .. } => "request_timeout".to_owned(),
             Self::Status { status, .. } => status.as_u16().to_string(),
             Self::Invalid { .. } => "invalid_request".to_owned(),
             Self::TooLarge { .. } => "reply_too_large".to_owned(),
             Self::QueueFull { .. } => "queue_full".to_owned(),
             Self::Closed { .. } => "client_closed".to_owned(),
+        }
+    }
+
+    /// Whether a limit of time ran out.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::ConnectTimeout { .. } | Self::Idle { .. } | Self::OutOfTime { .. })
+    }
+
+    /// Why the attempt failed, as its event and the count of repeated attempts tell it.
+    pub(super) fn retry_reason(&self) -> &'static str {
+        match self {
+            Self::Connect { source, .. } => match source.kind() {
+                io::ErrorKind::NotFound => retry_reason::RESOLVE,
+                io::ErrorKind::TimedOut => retry_reason::TIMEOUT,
+                // TLS: there is somebody, who speaks something else.
+                io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => retry_reason::PROTOCOL,
+                io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::UnexpectedEof => retry_reason::RESET,
+                _ => retry_reason::REFUSED,
+            },
+            Self::Broken { source: WireError::Invalid(_), .. }
+            | Self::Invalid { .. }
+            | Self::TooLarge { .. } => retry_reason::PROTOCOL,
+            Self::Broken { .. } => retry_reason::RESET,
+            Self::ConnectTimeout { .. } | Self::Idle { .. } | Self::OutOfTime { .. } => {
+                retry_reason::TIMEOUT
+            }
+            Self::Status { .. } => retry_reason::STATUS,
+            Self::QueueFull { .. } => retry_reason::REFUSED,
+            Self::Closed { .. } => retry_reason::CANCELLED,
         }
     }
 
@@ -147,6 +193,7 @@ impl ClientError {
             Self::Broken { .. } => Failure::Broken,
             Self::Status { status, .. } => Failure::Status(*status, None),
             Self::Idle { .. }
+            | Self::OutOfTime { .. }
             | Self::Invalid { .. }
             | Self::TooLarge { .. }
             | Self::QueueFull { .. }

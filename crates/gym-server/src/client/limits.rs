@@ -17,6 +17,25 @@ pub struct PoolLimits {
     pub idle: Duration,
     /// Longest time for opening a connection, TLS included.
     pub connect: Duration,
+    /// Probes of connections over TCP.
+    pub keep_alive: KeepAlive,
+}
+
+/// When TCP asks whether the other end of an unused connection is still there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// Silence before the first probe.
+    pub idle: Duration,
+    /// From one probe to the next.
+    pub interval: Duration,
+    /// Unanswered probes that end the connection.
+    pub probes: u32,
+}
+
+impl Default for KeepAlive {
+    fn default() -> Self {
+        Self { idle: Duration::from_secs(60), interval: Duration::from_secs(10), probes: 3 }
+    }
 }
 
 impl Default for PoolLimits {
@@ -27,12 +46,14 @@ impl Default for PoolLimits {
             waiting: 131_072,
             idle: Duration::from_secs(15),
             connect: Duration::from_secs(10),
+            keep_alive: KeepAlive::default(),
         }
     }
 }
 
 impl PoolLimits {
-    /// Reads `global_aiohttp_connector_limit` and `…_limit_per_host` from a merged config.
+    /// Reads `global_aiohttp_connector_limit`, `…_limit_per_host` and
+    /// `global_aiohttp_tcp_keepalive_{idle_seconds,interval_seconds,probes}` from a merged config.
     #[must_use]
     pub fn from_global(global: &Value) -> Self {
         let limit = |key: &str, default| {
@@ -42,6 +63,7 @@ impl PoolLimits {
         Self {
             total: limit("global_aiohttp_connector_limit", default.total),
             per_host: limit("global_aiohttp_connector_limit_per_host", default.per_host),
+            keep_alive: KeepAlive::from_global(global),
             ..default
         }
     }
@@ -59,6 +81,21 @@ impl PoolLimits {
 
     pub(super) fn allows_host(&self, open: usize) -> bool {
         self.per_host == 0 || open < self.per_host
+    }
+}
+
+impl KeepAlive {
+    /// The system takes whole seconds from 1 on; what it would refuse is left as it is by default.
+    fn from_global(global: &Value) -> Self {
+        let positive = |key: &str| global.get(key).and_then(Value::as_u64).filter(|n| *n > 0);
+        let seconds = |key: &str, default| positive(key).map_or(default, Duration::from_secs);
+        let default = Self::default();
+        let probes = positive("global_aiohttp_tcp_keepalive_probes");
+        Self {
+            idle: seconds("global_aiohttp_tcp_keepalive_idle_seconds", default.idle),
+            interval: seconds("global_aiohttp_tcp_keepalive_interval_seconds", default.interval),
+            probes: probes.and_then(|n| u32::try_from(n).ok()).unwrap_or(default.probes),
+        }
     }
 }
 

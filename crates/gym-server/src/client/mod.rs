@@ -8,6 +8,7 @@ mod connect;
 mod error;
 mod framing;
 mod limits;
+mod meters;
 mod outgoing;
 mod patience;
 mod pool;
@@ -19,7 +20,8 @@ mod wire;
 use std::sync::{Arc, OnceLock, Weak};
 
 pub use error::ClientError;
-pub use limits::PoolLimits;
+pub use limits::{KeepAlive, PoolLimits};
+pub(crate) use meters::Meters;
 pub use outgoing::{ClientReply, Outgoing};
 pub use patience::{InvalidPatience, Listener, Patience};
 pub use retry::{Failure, Policy};

@@ -1,13 +1,15 @@
 //! One logical request: attempts under a policy, one span, one reply read to its end.
 
 use std::borrow::Cow;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
+use gym_telemetry::semconv::value;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
 
 use super::error::ClientError;
-use super::pool::{Lease, NoLease};
+use super::meters::{self, Queued};
+use super::pool::{Lease, NoLease, Pool};
 use super::retry::{Failure, Policy};
 use super::span::CallSpan;
 use super::trace_headers::TraceHeaders;
@@ -134,7 +136,7 @@ impl Outgoing {
         self
     }
 
-    /// Ends the whole request with [`ClientError::Idle`] after `limit`.
+    /// Ends the whole request with [`ClientError::OutOfTime`] after `limit`.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
         self
@@ -182,7 +184,7 @@ impl Outgoing {
             Some(limit) => {
                 let attempts = Box::pin(tokio::time::timeout(limit, self.attempts(&mut span)));
                 attempts.await.unwrap_or_else(|_| {
-                    Err(ClientError::Idle {
+                    Err(ClientError::OutOfTime {
                         name: self.endpoint.name().to_owned(),
                         authority: self.endpoint.authority().to_owned(),
                         limit,
@@ -211,16 +213,18 @@ impl Outgoing {
     async fn attempts(&mut self, span: &mut CallSpan) -> Result<ClientReply, ClientError> {
         let first = Instant::now();
         let (mut tries, mut server_errors) = (0, 0);
-        let mut waited = Duration::ZERO;
         loop {
-            span.begin_attempt(waited);
+            span.begin_attempt();
             let result = self.attempt(span).await;
             tries += 1;
             let failure = match &result {
                 Ok(reply) if reply.status.as_u16() < 400 => None,
                 Ok(reply) => {
                     server_errors += u32::from(reply.status == StatusCode::INTERNAL_SERVER_ERROR);
-                    Some(Failure::Status(reply.status, retry_after(&reply.headers)))
+                    Some(Failure::Status(
+                        reply.status,
+                        retry_after(&reply.headers, SystemTime::now()),
+                    ))
                 }
                 Err(error) => Some(error.failure()),
             };
@@ -246,8 +250,7 @@ impl Outgoing {
                             budget.as_secs_f64()
                         )
                     });
-                    waited = wait;
-                    span.backs_off();
+                    span.backs_off(retry_reason(&result));
                     Box::pin(tokio::time::sleep(wait)).await;
                 }
             }
@@ -294,7 +297,7 @@ impl Outgoing {
                 Some(lease) => lease,
                 None => {
                     span.waits_for_connection();
-                    let waited = Box::pin(pool.acquire(endpoint.pool_key())).await;
+                    let waited = Box::pin(queue(pool, &endpoint)).await;
                     span.got_connection();
                     waited.map_err(|error| match error {
                         NoLease::Closed => ClientError::Closed { name: endpoint.name().to_owned() },
@@ -315,6 +318,7 @@ impl Outgoing {
                 Lease::Open(permit) => {
                     span.connects();
                     let wire = Box::pin(self.connect()).await?;
+                    meters::connected(&endpoint);
                     (permit.connected(wire), false)
                 }
             };
@@ -361,7 +365,8 @@ impl Outgoing {
     async fn connect(&self) -> Result<Wire, ClientError> {
         let inner = &self.client.0;
         let limit = inner.pool.limits().connect;
-        let opening = connect::open(&self.endpoint, &inner.tls, inner.config.same_host_sockets);
+        let (sockets, probes) = (inner.config.same_host_sockets, inner.pool.limits().keep_alive);
+        let opening = connect::open(&self.endpoint, &inner.tls, sockets, probes);
         let name = || (self.endpoint.name().to_owned(), self.endpoint.authority().to_owned());
         match tokio::time::timeout(limit, opening).await {
             Ok(Ok(wire)) => Ok(wire),
@@ -471,8 +476,55 @@ fn is_plain(path: &str) -> bool {
     path.starts_with('/') && path.bytes().all(is_plain)
 }
 
-/// `Retry-After` in seconds; a date is not used by model servers and is ignored.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds: f64 = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Duration::try_from_secs_f64(seconds).ok()
+/// Waits for a connection, and measures the wait.
+async fn queue(pool: &Pool, endpoint: &Endpoint) -> Result<Lease, NoLease> {
+    let queued = Queued::begin(endpoint, pool.constraint(endpoint.pool_key()));
+    let lease = pool.acquire(endpoint.pool_key()).await;
+    match &lease {
+        Ok(_) => queued.got(),
+        Err(NoLease::QueueFull(_)) => queued.was_refused(),
+        Err(NoLease::Closed) => {}
+    }
+    lease
+}
+
+/// Why an attempt with this result is repeated.
+fn retry_reason(result: &Result<ClientReply, ClientError>) -> &'static str {
+    match result {
+        Ok(_) => value::retry_reason::STATUS,
+        Err(error) => error.retry_reason(),
+    }
+}
+
+/// `Retry-After`, in seconds or as a date; one that has passed asks for no wait.
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let date = httpdate::parse_http_date(text).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_says_in_seconds_or_by_date_when_it_is_to_be_asked_again() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        let wait = |text: &'static str| {
+            let value = HeaderValue::from_static(text);
+            retry_after(&HeaderMap::from_iter([(header::RETRY_AFTER, value)]), now)
+        };
+        assert_eq!(wait("7"), Some(Duration::from_secs(7)));
+        assert_eq!(wait(" 1.5 "), Some(Duration::from_millis(1500)));
+        // The date of the specification's own example is 08:49:37.
+        assert_eq!(wait("Sun, 06 Nov 1994 08:49:47 GMT"), Some(Duration::from_secs(10)));
+        assert_eq!(wait("Sunday, 06-Nov-94 08:50:37 GMT"), Some(Duration::from_secs(60)));
+        assert_eq!(wait("Sun, 06 Nov 1994 08:00:00 GMT"), Some(Duration::ZERO));
+        assert_eq!(wait("soon"), None);
+        assert_eq!(wait("-1"), None);
+        assert_eq!(retry_after(&HeaderMap::new(), now), None);
+    }
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::limits::PoolLimits;
+use super::meters::Constraint;
 use super::wire::Wire;
 
 /// A destination as the pool knows it: scheme and authority.
@@ -98,6 +99,19 @@ impl Pool {
             state.wait(key, self.0.limits.waiting)?
         };
         receiver.await.map_err(|_| NoLease::Closed)
+    }
+
+    /// The limit that keeps a request to this host waiting now.
+    pub(super) fn constraint(&self, key: &HostKey) -> Constraint {
+        let state = self.0.lock();
+        let open = state.hosts.get(key).map_or(0, |host| host.open);
+        if !self.0.limits.allows_host(open) {
+            Constraint::PerHost
+        } else if !self.0.limits.allows_total(state.total_open) {
+            Constraint::Total
+        } else {
+            Constraint::Unknown
+        }
     }
 
     /// Gives a connection back for the next request to its host.

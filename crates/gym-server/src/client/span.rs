@@ -1,15 +1,15 @@
 //! The CLIENT span of one logical request, and the trace context that it sends.
 
 use std::cell::RefCell;
-use std::time::Duration;
 
 use gym_telemetry::groups::HTTP_CLIENT;
 use gym_telemetry::semconv::{self, event, span as span_name, value};
-use http::Method;
+use http::{Method, StatusCode};
 use lens::{AttributeSet, Moment, Span, SpanKind};
 
 use super::ClientConfig;
 use super::error::ClientError;
+use super::meters::{Measured, destination_of};
 use super::outgoing::ClientReply;
 use super::trace_headers::TraceHeaders;
 use crate::instance::{Endpoint, EndpointKind};
@@ -50,12 +50,14 @@ pub(super) struct CallSpan {
     timings: Timings,
     backoff_nanos: u64,
     finished: bool,
+    /// What the metrics ask for; requests are measured without spans too.
+    measured: Option<Measured>,
 }
 
 impl CallSpan {
     /// Measures nothing.
     pub(super) fn none() -> Self {
-        Self::around(Span::disabled())
+        Self::around(Span::disabled(), None)
     }
 
     pub(super) fn start(
@@ -65,8 +67,9 @@ impl CallSpan {
         path: &str,
         enabled: bool,
     ) -> Self {
+        let measured = Measured::begin(endpoint, method);
         if !enabled || !HTTP_CLIENT.is_enabled() {
-            return Self::none();
+            return Self::around(Span::disabled(), measured);
         }
         let name = match *method {
             Method::POST => span_name::HTTP_POST.into(),
@@ -84,10 +87,10 @@ impl CallSpan {
             });
             span.set_all(endpoint.attributes(|| attributes_of(endpoint)));
         }
-        Self::around(span)
+        Self::around(span, measured)
     }
 
-    fn around(span: Span) -> Self {
+    fn around(span: Span, measured: Option<Measured>) -> Self {
         Self {
             span,
             phase: Phase::Idle,
@@ -96,6 +99,7 @@ impl CallSpan {
             timings: Timings::default(),
             backoff_nanos: 0,
             finished: false,
+            measured,
         }
     }
 
@@ -119,14 +123,15 @@ impl CallSpan {
         TraceHeaders::of(context, with_baggage)
     }
 
-    /// An attempt begins, after this back-off.
-    pub(super) fn begin_attempt(&mut self, backoff: Duration) {
+    /// An attempt begins, and the back-off before it ends.
+    pub(super) fn begin_attempt(&mut self) {
         // Without a span nobody asks for the times, and a look at the clock is not free.
         if !self.span.is_recording() {
             return;
         }
+        let waited = self.backoff_nanos;
         self.leave();
-        let (timings, backoff_nanos) = (Timings::default(), nanos(backoff));
+        let (timings, backoff_nanos) = (Timings::default(), self.backoff_nanos - waited);
         self.attempt = Some(Attempt { started: Moment::now(), timings, backoff_nanos });
     }
 
@@ -155,8 +160,11 @@ impl CallSpan {
         self.leave();
     }
 
-    /// The attempt ended and another one follows later.
-    pub(super) fn backs_off(&mut self) {
+    /// The attempt failed for this reason, and another one follows later.
+    pub(super) fn backs_off(&mut self, reason: &'static str) {
+        if self.measured.is_some() {
+            Measured::repeats(reason);
+        }
         self.enter(Phase::BackingOff);
     }
 
@@ -190,6 +198,9 @@ impl CallSpan {
     pub(super) fn end_attempt(&mut self, result: &Result<ClientReply, ClientError>) {
         match result {
             Ok(reply) => {
+                if reply.status.as_u16() >= 400 {
+                    return self.note_failure(value::retry_reason::STATUS, Some(reply.status));
+                }
                 let Some((started_nanos, timings)) = self.close_attempt() else { return };
                 let status = i64::from(reply.status.as_u16());
                 let [pool_wait, connect, first_byte, backoff] = timings;
@@ -197,16 +208,19 @@ impl CallSpan {
                 let attributes = [pool_wait, connect, first_byte, backoff, status];
                 self.span.event_of_numbers(event::HTTP_ATTEMPT, started_nanos, &attributes);
             }
-            Err(error) => self.note_failure(error.error_type().into()),
+            Err(error) => self.note_failure(error.retry_reason(), None),
         }
     }
 
-    fn note_failure(&mut self, reason: lens::Value) {
+    fn note_failure(&mut self, reason: &'static str, status: Option<StatusCode>) {
         let Some((started_nanos, timings)) = self.close_attempt() else { return };
         let [pool_wait, connect, first_byte, backoff] =
             timings.map(|(key, nanos)| (key, lens::Value::from(nanos)));
-        let reason = (semconv::HTTP_ATTEMPT_REASON, reason);
+        let reason = (semconv::HTTP_ATTEMPT_REASON, lens::Value::from_static(reason));
         let attributes = [pool_wait, connect, first_byte, backoff, reason];
+        let mut attributes = Vec::from(attributes);
+        let status = status.map(|status| i64::from(status.as_u16()).into());
+        attributes.extend(status.map(|status| (semconv::HTTP_RESPONSE_STATUS_CODE, status)));
         self.span.event_at(event::HTTP_ATTEMPT, started_nanos, &attributes);
     }
 
@@ -224,21 +238,20 @@ impl CallSpan {
         Some((started.unix_nanos(), timings.attributes(backoff_nanos)))
     }
 
-    /// Notes an attempt or a back-off that was cut off.
-    fn cut_off(&mut self, reason: &'static str) {
-        self.note_failure(lens::Value::from_static(reason));
-    }
-
     /// Ends the span with the outcome of the whole request.
     pub(super) fn finish(mut self, result: &Result<ClientReply, ClientError>) {
         self.finished = true;
+        if let Some(measured) = self.measured.take() {
+            measured.end(result);
+        }
         if !self.span.is_recording() {
             return;
         }
         // The limit of the whole request cuts off what is under way.
         if self.attempt.is_some() {
-            self.cut_off(value::retry_reason::TIMEOUT);
+            self.note_failure(value::retry_reason::TIMEOUT, None);
         }
+        self.leave();
         self.write_sums();
         match result {
             Ok(reply) => {
@@ -268,16 +281,15 @@ impl CallSpan {
 
 impl Drop for CallSpan {
     fn drop(&mut self) {
+        if let Some(measured) = self.measured.take() {
+            measured.cancelled();
+        }
         if !self.finished && self.span.is_recording() {
-            self.cut_off(value::outcome::CANCELLED);
+            self.note_failure(value::retry_reason::CANCELLED, None);
             self.write_sums();
             self.span.set(semconv::CANCELLED, true);
         }
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Timings {
@@ -294,19 +306,10 @@ impl Timings {
 
 /// What the spans of all requests to a destination say.
 fn attributes_of(endpoint: &Endpoint) -> AttributeSet {
-    let destination = match endpoint.kind() {
-        EndpointKind::Gym => {
-            (semconv::HTTP_DESTINATION_SERVER_NAME, endpoint.name().to_owned().into())
-        }
-        EndpointKind::Model => (semconv::HTTP_DESTINATION_KIND, value::destination::MODEL.into()),
-        EndpointKind::External => {
-            (semconv::HTTP_DESTINATION_KIND, value::destination::EXTERNAL.into())
-        }
-    };
     AttributeSet::new(&[
         (semconv::SERVER_ADDRESS, endpoint.host().to_owned().into()),
         (semconv::SERVER_PORT, i64::from(endpoint.port()).into()),
-        destination,
+        destination_of(endpoint),
     ])
 }
 

@@ -185,6 +185,11 @@ impl Wire {
         Pin::new(&mut self.stream).poll_read(&mut context, &mut buffer).is_pending()
     }
 
+    #[cfg(test)]
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
     /// Whether the last reply left the connection fit for another request.
     pub(super) fn may_be_kept(&self) -> bool {
         self.may_be_kept
