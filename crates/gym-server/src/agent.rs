@@ -15,6 +15,7 @@ use http::Method;
 use lens::metrics::BoundCounter;
 use lens::{Context, Span};
 
+use crate::client::names_a_timeout;
 use crate::http::{Call, HttpError, Reply, Service};
 use crate::instance::{InstanceConfig, ServerType};
 use crate::rollout::Indices;
@@ -98,7 +99,14 @@ async fn run<S: AgentServer>(
     let running = agent.run(&call, body.clone());
     let result = traced_in(&context, span, running, |span, result| {
         span.set(semconv::ROLLOUT_OUTCOME, outcome_of(result));
+        if let Ok(reply) = result
+            && is_failure(reply)
+        {
+            span.set(semconv::ERROR_TYPE, reply.status.as_u16().to_string());
+            span.set_error("");
+        }
     })
+    .says_when_dropped(semconv::ROLLOUT_OUTCOME, outcome::CANCELLED)
     .await;
     outcome.known = Some(outcome_of(&result));
     if gym_telemetry::is_active() {
@@ -158,10 +166,15 @@ fn completed(how: &'static str) {
     }
 }
 
+fn is_failure(reply: &Reply) -> bool {
+    reply.status.as_u16() >= 400
+}
+
 fn outcome_of(result: &Result<Reply, HttpError>) -> &'static str {
     match result {
+        Ok(reply) if is_failure(reply) => outcome::FAILURE,
         Ok(_) => outcome::SUCCESS,
-        Err(error) if error.error_type().contains("timeout") => outcome::TIMEOUT,
+        Err(error) if names_a_timeout(&error.error_type()) => outcome::TIMEOUT,
         Err(_) => outcome::FAILURE,
     }
 }

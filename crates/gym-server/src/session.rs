@@ -7,6 +7,8 @@
 use std::cell::Cell;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderMap, HeaderValue, header};
 
@@ -49,6 +51,71 @@ impl SessionId {
 impl fmt::Debug for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+/// What spans tell of a session: enough to tell two apart, too little to take one over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SessionMark(u32);
+
+/// Eight lower-case hex digits.
+pub(crate) struct MarkText([u8; 8]);
+
+impl SessionMark {
+    pub(crate) fn of(session: &SessionId) -> Self {
+        Self((fnv(&session.0) >> 32) as u32)
+    }
+
+    pub(crate) fn hex(self) -> MarkText {
+        let mut digits = [0; 16];
+        write_hex(u64::from(self.0), &mut digits);
+        let mut text = [0; 8];
+        text.copy_from_slice(&digits[8..]);
+        MarkText(text)
+    }
+}
+
+impl MarkText {
+    pub(crate) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+/// FNV-1a: the same in every process, so that marks can be compared.
+fn fnv(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+/// The session that each rollout was last seen with, of as many rollouts as there are slots.
+///
+/// Lock-free, so that shards do not wait for each other: a slot is one number, half of it the
+/// rollout's and half of it the session's mark. A rollout whose slot another one took is seen as
+/// new, so what is told as a change was one.
+#[derive(Default)]
+pub(crate) struct RolloutSessions(OnceLock<Box<[AtomicU64]>>);
+
+const SLOTS: usize = 1 << 14;
+
+impl RolloutSessions {
+    /// The rollout's session begins.
+    pub(crate) fn begins(&self, rollout: &str, session: SessionMark) {
+        self.put(rollout, session);
+    }
+
+    /// Whether the rollout was seen with another session before; it is seen with this one now.
+    pub(crate) fn changes(&self, rollout: &str, session: SessionMark) -> bool {
+        let (before, now) = self.put(rollout, session);
+        before >> 32 == now >> 32 && before != now
+    }
+
+    fn put(&self, rollout: &str, session: SessionMark) -> (u64, u64) {
+        let hash = fnv(rollout.as_bytes());
+        // No slot that is in use holds 0.
+        let now = (hash & 0xffff_ffff_0000_0000) | 1 << 32 | u64::from(session.0);
+        let slots = self.0.get_or_init(|| (0..SLOTS).map(|_| AtomicU64::new(0)).collect());
+        let before = slots[hash as usize % SLOTS].swap(now, Ordering::Relaxed);
+        (before, now)
     }
 }
 
@@ -157,6 +224,29 @@ mod tests {
         let second = SessionId::random();
         assert_ne!(first, second);
         assert_eq!(SessionId::parse(first.as_str()), Some(first));
+    }
+
+    #[test]
+    fn the_mark_of_a_session_is_short_and_not_a_part_of_it() {
+        let session = SessionId::parse(&"0123456789abcdef".repeat(2)).expect("an id");
+        let mark = SessionMark::of(&session);
+        assert_eq!(mark, SessionMark::of(&session));
+        assert_eq!(mark.hex().as_str().len(), 8);
+        assert!(!session.as_str().contains(mark.hex().as_str()));
+        assert_ne!(mark, SessionMark::of(&SessionId::random()));
+    }
+
+    #[test]
+    fn a_rollout_that_is_seen_with_another_session_has_changed_it() {
+        let sessions = RolloutSessions::default();
+        let [one, two] = [1, 2].map(SessionMark);
+        assert!(!sessions.changes("7-0", one), "the first is no change");
+        assert!(!sessions.changes("8-0", two), "another rollout has another");
+        assert!(!sessions.changes("7-0", one));
+        assert!(sessions.changes("7-0", two));
+        assert!(!sessions.changes("7-0", two), "told once");
+        sessions.begins("7-0", one);
+        assert!(!sessions.changes("7-0", one), "a rollout may begin anew");
     }
 
     #[test]

@@ -14,12 +14,17 @@ use crate::http::HttpError;
 struct Open {
     span: Span,
     done: bool,
+    /// What else is said when it is dropped.
+    when_dropped: Option<(&'static str, &'static str)>,
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
         if !self.done && self.span.is_recording() {
             self.span.set(semconv::CANCELLED, true);
+            if let Some((key, value)) = self.when_dropped {
+                self.span.set(key, value);
+            }
         }
     }
 }
@@ -44,7 +49,12 @@ where
     N: FnOnce(&mut Span, &Result<T, HttpError>),
 {
     let context = span.context().is_valid().then(|| Context::current().with_span(&span));
-    Traced { future, context, open: Some(Open { span, done: false }), finish: Some(finish) }
+    Traced {
+        future,
+        context,
+        open: Some(Open { span, done: false, when_dropped: None }),
+        finish: Some(finish),
+    }
 }
 
 /// The same in `base` instead of the current context.
@@ -54,7 +64,12 @@ where
     N: FnOnce(&mut Span, &Result<T, HttpError>),
 {
     let context = Some(base.with_span(&span));
-    Traced { future, context, open: Some(Open { span, done: false }), finish: Some(finish) }
+    Traced {
+        future,
+        context,
+        open: Some(Open { span, done: false, when_dropped: None }),
+        finish: Some(finish),
+    }
 }
 
 pin_project! {
@@ -67,6 +82,16 @@ pin_project! {
         context: Option<Context>,
         open: Option<Open>,
         finish: Option<N>,
+    }
+}
+
+impl<F, N> Traced<F, N> {
+    /// Sets an attribute when the work is dropped before its end.
+    pub(crate) fn says_when_dropped(mut self, key: &'static str, value: &'static str) -> Self {
+        if let Some(open) = &mut self.open {
+            open.when_dropped = Some((key, value));
+        }
+        self
     }
 }
 

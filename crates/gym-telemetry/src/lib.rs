@@ -13,6 +13,7 @@
 //! * In a build without telemetry (feature `enable` of `lens` is off) everything is there and does
 //!   nothing.
 
+pub mod concurrency;
 mod config;
 pub mod env_vars;
 pub mod groups;

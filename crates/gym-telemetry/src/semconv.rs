@@ -29,6 +29,11 @@ pub const ADMISSION_WAIT_NANOS: &str = "nemo.gym.admission.wait_nanos";
 pub const PROMOTED_BAGGAGE: &[&str] =
     &[ROLLOUT_ID, TASK_INDEX, ROLLOUT_INDEX, ATTEMPT_INDEX, COLLECTION_ID];
 
+/// Eight hex digits that differ between sessions; not the session's id, which is a secret.
+pub const SESSION_MARK: &str = "nemo.gym.session.mark";
+/// The rollout had another session with this server before.
+pub const SESSION_CHANGED: &str = "nemo.gym.session.changed";
+
 // --- the process ---
 
 /// Name of the instance, e.g. `policy_model`.

@@ -14,9 +14,10 @@ use crate::collect::{self, OptionsError};
 use crate::fleet::{self, FleetError};
 use crate::printer::Printer;
 
-/// Keys that [`PoolLimits::from_global`] reads.
-const POOL_KEY: &str = "global_aiohttp_connector_limit";
-const POOL_PER_HOST_KEY: &str = "global_aiohttp_connector_limit_per_host";
+/// Key of [`PoolLimits::total`].
+pub const POOL_KEY: &str = "global_aiohttp_connector_limit";
+/// Key of [`PoolLimits::per_host`].
+pub const POOL_PER_HOST_KEY: &str = "global_aiohttp_connector_limit_per_host";
 /// What stands for a limit that does not hold.
 const NONE: &str = "-";
 const DEFAULT: &str = "default";

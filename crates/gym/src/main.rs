@@ -4,6 +4,7 @@
 //! once per built-in server, so a fleet needs nothing but this file.
 
 mod args;
+mod capacity;
 mod collect;
 mod commands;
 mod demo;

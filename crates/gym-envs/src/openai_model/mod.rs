@@ -12,12 +12,16 @@ use gym_server::http::{Call, HttpError, Reply};
 use gym_server::instance::{Endpoint, InstanceConfig, InstanceError};
 use gym_server::model::server::ModelServer;
 use gym_server::resources::FromInstance;
+use gym_telemetry::concurrency::Site;
+use gym_telemetry::semconv::value::concurrency_site;
 use http::{HeaderName, HeaderValue, header};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
 use crate::vllm_model::{Secret, or_empty, text, validation_error, with_timings};
+
+static REQUESTS: Site = Site::new(concurrency_site::MODEL_REQUESTS);
 
 /// The block of an `openai_model` instance; fields of every instance are ignored.
 #[derive(Debug, Clone, Deserialize)]
@@ -138,7 +142,7 @@ impl OpenAiModel {
 
     async fn send(&self, call: &Call, path: &str, body: Vec<u8>) -> Result<ClientReply, HttpError> {
         let _slot = match &self.slots {
-            Some(slots) => slots.acquire().await.ok(),
+            Some(slots) => REQUESTS.wait(slots.acquire()).await.ok(),
             None => None,
         };
         let mut outgoing = call.post(&self.endpoint, path).body(body).policy(Policy::Model);

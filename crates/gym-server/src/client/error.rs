@@ -76,6 +76,8 @@ pub enum ClientError {
         status: StatusCode,
         /// Body of the reply.
         body: Bytes,
+        /// What a Gym server says that it failed of.
+        error_type: Option<String>,
     },
     /// The request cannot be written.
     #[error("the request to {name} is not valid HTTP")]
@@ -118,6 +120,12 @@ fn at(name: &str, authority: &str) -> String {
     }
 }
 
+/// Whether an `error.type` says that time ran out.
+#[must_use]
+pub fn names_a_timeout(error_type: &str) -> bool {
+    error_type.to_ascii_lowercase().contains("timeout")
+}
+
 impl ClientError {
     /// Value of `error.type` on spans: the status, or a short name.
     #[must_use]
@@ -132,6 +140,7 @@ impl ClientError {
             Self::Broken { .. } => "connection_broken".to_owned(),
             Self::Idle { .. } => "idle_timeout".to_owned(),
             Self::OutOfTime { .. } => "request_timeout".to_owned(),
+            Self::Status { error_type: Some(error_type), .. } => error_type.clone(),
             Self::Status { status, .. } => status.as_u16().to_string(),
             Self::Invalid { .. } => "invalid_request".to_owned(),
             Self::TooLarge { .. } => "reply_too_large".to_owned(),

@@ -19,7 +19,7 @@ mod wire;
 
 use std::sync::{Arc, OnceLock, Weak};
 
-pub use error::ClientError;
+pub use error::{ClientError, names_a_timeout};
 pub use limits::{KeepAlive, PoolLimits};
 pub(crate) use meters::Meters;
 pub use outgoing::{ClientReply, Outgoing};

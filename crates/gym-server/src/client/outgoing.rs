@@ -15,7 +15,7 @@ use super::span::CallSpan;
 use super::trace_headers::TraceHeaders;
 use super::wire::{Body, ReplyHead, RequestHead, Unsent, Wire, WireError};
 use super::{Client, connect};
-use crate::http::{Call, Shard, respond_locally};
+use crate::http::{Call, ERROR_TYPE, Shard, respond_locally};
 use crate::instance::Endpoint;
 use crate::session::CookieJar;
 
@@ -66,6 +66,12 @@ impl ClientReply {
         CookieJar::from_set_cookie(&self.headers)
     }
 
+    /// What a Gym server says that it failed of, where its status does not tell.
+    #[must_use]
+    pub fn error_type(&self) -> Option<&str> {
+        self.headers.get(ERROR_TYPE)?.to_str().ok()
+    }
+
     /// The reply itself when its status is 2xx.
     ///
     /// # Errors
@@ -78,6 +84,7 @@ impl ClientReply {
         Err(ClientError::Status {
             name: self.server.name().to_owned(),
             status: self.status,
+            error_type: self.error_type().map(str::to_owned),
             body: self.body,
         })
     }

@@ -32,7 +32,8 @@ enum Pace {
 const PIECES: u32 = 10;
 
 impl ReplyBody {
-    pub(crate) fn new(data: Bytes, span: RequestSpan, delivery: Delivery) -> Self {
+    pub(crate) fn new(data: Bytes, mut span: RequestSpan, delivery: Delivery) -> Self {
+        span.replies_with(if span.is_head() { 0 } else { data.len() });
         if data.is_empty() || span.is_head() {
             span.complete();
             return Self { data: None, span: None, pace: None };

@@ -17,6 +17,10 @@ pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 /// W3C baggage.
 pub const BAGGAGE: HeaderName = HeaderName::from_static("baggage");
 
+/// What a Gym server says that it failed of: the `error.type` of a reply that is an error because
+/// time ran out. A status alone does not tell that through several servers.
+pub const ERROR_TYPE: HeaderName = HeaderName::from_static("x-nemo-gym-error-type");
+
 /// One request. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Call(Arc<Parts>);

@@ -15,13 +15,18 @@ use hyper::body::Incoming;
 use lens::InSpan as _;
 
 use super::body::ReplyBody;
-use super::call::{BAGGAGE, TRACEPARENT, TRACESTATE, joined};
+use super::call::{BAGGAGE, ERROR_TYPE, TRACEPARENT, TRACESTATE, joined};
 use super::router::{HandlerFuture, Lookup, Service};
 use super::server::{Peer, Shard};
 use super::span::RequestSpan;
 use super::{Call, HttpError, Reply};
+use crate::client::names_a_timeout;
+use crate::instance::ServerType;
 use crate::rollout::{self, RolloutId};
-use crate::session::{SessionId, set_cookie_value};
+use crate::session::{SessionId, SessionMark, set_cookie_value};
+
+/// Where a rollout's session with its resources begins.
+const SEED_PATH: &str = "/seed_session";
 
 /// Answers one request of a connection. Every failure becomes a reply.
 pub(crate) async fn respond(
@@ -75,6 +80,22 @@ impl Opened {
         }
         let context = span.context(&parent);
         let session = known.session.unwrap_or_else(SessionId::random);
+        let keeps_sessions = service.server_type != ServerType::ResponsesApiModels;
+        if span.is_recording() && keeps_sessions {
+            let of_request = SessionMark::of(&session);
+            span.set_session(of_request);
+            // An agent's own session is new with each run; that of its resources is one for all.
+            let is_kept = known.session.is_some()
+                || (service.server_type == ServerType::ResourcesServers && path != SEED_PATH);
+            if let Some(rollout) = &rollout {
+                let sessions = &service.sessions;
+                if !is_kept {
+                    sessions.begins(rollout.as_str(), of_request);
+                } else if sessions.changes(rollout.as_str(), of_request) {
+                    span.set(semconv::SESSION_CHANGED, true.into());
+                }
+            }
+        }
         let is_traced = known.is_traced();
         let (uri, headers) = (head.uri, head.headers);
         let call =
@@ -85,7 +106,10 @@ impl Opened {
     async fn answer(self, shard: &Shard, body: Result<Bytes, HttpError>) -> Response<ReplyBody> {
         let Self { lookup, call, context, mut span } = self;
         let result = match body {
-            Ok(body) => handle(&lookup, &call, body, context).await,
+            Ok(body) => {
+                span.has_read(body.len());
+                handle(&lookup, &call, body, context).await
+            }
             Err(error) => Err(error),
         };
         for (key, value) in call.take_server_attributes() {
@@ -227,8 +251,14 @@ fn reply(
         }
         Err(error) => {
             let status = error.status();
-            span.answered(status, Some(error.error_type()));
-            let reply = Reply::json_bytes(error.body(&service.cookie_name)).status(status);
+            let error_type = error.error_type();
+            let mut reply = Reply::json_bytes(error.body(&service.cookie_name)).status(status);
+            if names_a_timeout(&error_type)
+                && let Ok(value) = HeaderValue::from_str(&error_type)
+            {
+                reply = reply.header(ERROR_TYPE, value);
+            }
+            span.answered(status, Some(error_type));
             (reply, error.keeps_session())
         }
     };

@@ -3,16 +3,15 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use gym_telemetry::semconv::value::outcome;
-use gym_telemetry::{metrics, semconv};
 use http::Method;
-use lens::metrics::BoundHistogram;
 
+use super::meters::RouteMeters;
 use super::{Call, HttpError, Reply};
 use crate::instance::ServerType;
+use crate::session::RolloutSessions;
 
 /// What a handler returns.
 pub type HandlerFuture = Pin<Box<dyn Future<Output = Result<Reply, HttpError>> + Send>>;
@@ -28,37 +27,7 @@ pub(crate) struct Route {
     pub(crate) span_name: &'static str,
     /// What the SERVER spans of all its requests say.
     pub(crate) attributes: OnceLock<lens::AttributeSet>,
-    durations: Mutex<Vec<(Option<u16>, BoundHistogram)>>,
-}
-
-impl Route {
-    /// Records the duration of one request that ended with `status`; without one its caller went
-    /// away before there was a reply.
-    pub(crate) fn record(&self, status: Option<u16>, seconds: f64) {
-        let mut durations = self.durations.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, bound)) = durations.iter().find(|(known, _)| *known == status) {
-            bound.record(seconds);
-            return;
-        }
-        let mut attributes: Vec<(&'static str, lens::Value)> = vec![
-            (semconv::HTTP_REQUEST_METHOD, self.method.as_str().to_owned().into()),
-            (semconv::URL_SCHEME, "http".into()),
-            (semconv::HTTP_ROUTE, self.template.into()),
-            (semconv::NETWORK_PROTOCOL_VERSION, "1.1".into()),
-        ];
-        match status {
-            Some(status) => {
-                attributes.push((semconv::HTTP_RESPONSE_STATUS_CODE, i64::from(status).into()));
-                if status >= 500 {
-                    attributes.push((semconv::ERROR_TYPE, status.to_string().into()));
-                }
-            }
-            None => attributes.push((semconv::ERROR_TYPE, outcome::CANCELLED.into())),
-        }
-        let bound = metrics::HTTP_SERVER_DURATION.bind(&attributes);
-        bound.record(seconds);
-        durations.push((status, bound));
-    }
+    pub(crate) meters: RouteMeters,
 }
 
 /// Result of a look-up.
@@ -73,6 +42,8 @@ pub struct Service {
     pub(crate) server_type: ServerType,
     /// `<implementation>___<instance>`: names the session cookie and the server in messages.
     pub(crate) cookie_name: String,
+    /// Shared by the shards.
+    pub(crate) sessions: RolloutSessions,
     routes: HashMap<String, Vec<Arc<Route>>>,
     catch_all: Option<Arc<Route>>,
 }
@@ -81,8 +52,13 @@ impl Service {
     /// A server with `GET /` alone.
     #[must_use]
     pub fn new(server_type: ServerType, cookie_name: String) -> Self {
-        let mut service =
-            Self { server_type, cookie_name, routes: HashMap::new(), catch_all: None };
+        let mut service = Self {
+            server_type,
+            cookie_name,
+            sessions: RolloutSessions::default(),
+            routes: HashMap::new(),
+            catch_all: None,
+        };
         service.route(Method::GET, "/", |_, _| async {
             Ok(Reply::json_bytes(&br#"{"status":"ok"}"#[..]))
         });
@@ -154,7 +130,7 @@ where
         template,
         span_name,
         attributes: OnceLock::new(),
-        durations: Mutex::default(),
+        meters: RouteMeters::default(),
     })
 }
 

@@ -1,4 +1,4 @@
-//! The SERVER span and the duration metric of one request.
+//! The SERVER span and the metrics of one request.
 
 use std::sync::Arc;
 
@@ -7,14 +7,18 @@ use gym_telemetry::semconv;
 use http::{HeaderValue, Method, StatusCode};
 use lens::{AttributeSet, Context, Moment, Span, SpanKind};
 
+use super::meters::{self, Measured};
 use super::router::Route;
 use super::server::Peer;
 use crate::rollout::RolloutId;
+use crate::session::SessionMark;
 
 /// One request being served. Dropped before its reply was handed over, it is cancelled.
 pub(crate) struct RequestSpan {
     span: Span,
-    route: Option<Arc<Route>>,
+    measured: Option<Subject>,
+    request_bytes: Option<usize>,
+    response_bytes: Option<usize>,
     is_head: bool,
     status: Option<StatusCode>,
     started: Moment,
@@ -38,9 +42,18 @@ impl RequestSpan {
         } else {
             Span::disabled()
         };
-        let route = route.filter(|_| gym_telemetry::is_active() && !is_health_check).cloned();
-        let is_head = *method == Method::HEAD;
-        Self { span, route, is_head, status: None, started: Moment::now(), done: false }
+        let is_measured = lens::metrics::is_enabled() && !is_health_check;
+        let measured = is_measured.then(|| Subject::begin(route, method));
+        Self {
+            span,
+            measured,
+            request_bytes: None,
+            response_bytes: None,
+            is_head: *method == Method::HEAD,
+            status: None,
+            started: Moment::now(),
+            done: false,
+        }
     }
 
     /// The context that the handler runs in.
@@ -52,6 +65,14 @@ impl RequestSpan {
         if self.span.is_recording() {
             self.span.set(semconv::ROLLOUT_ID, rollout.as_str());
         }
+    }
+
+    pub(crate) fn is_recording(&self) -> bool {
+        self.span.is_recording()
+    }
+
+    pub(crate) fn set_session(&mut self, mark: SessionMark) {
+        self.span.set(semconv::SESSION_MARK, mark.hex().as_str());
     }
 
     pub(crate) fn set(&mut self, key: &'static str, value: lens::Value) {
@@ -72,6 +93,16 @@ impl RequestSpan {
         }
     }
 
+    /// The body of the request was read.
+    pub(crate) fn has_read(&mut self, bytes: usize) {
+        self.request_bytes = Some(bytes);
+    }
+
+    /// The reply has a body of this size.
+    pub(crate) fn replies_with(&mut self, bytes: usize) {
+        self.response_bytes = Some(bytes);
+    }
+
     /// Whether the reply has a head only, whatever its body.
     pub(crate) fn is_head(&self) -> bool {
         self.is_head
@@ -88,11 +119,59 @@ impl Drop for RequestSpan {
         if !self.done && self.span.is_recording() {
             self.span.set(semconv::CANCELLED, true);
         }
-        if let Some(route) = &self.route {
-            let status = self.status.map(|status| status.as_u16());
-            let nanos = self.started.nanos_until(Moment::now());
-            route.record(status, nanos as f64 * 1e-9);
+        if let Some(subject) = &self.measured {
+            subject.end(Measured {
+                status: self.status.map(|status| status.as_u16()),
+                seconds: self.started.nanos_until(Moment::now()) as f64 * 1e-9,
+                request_bytes: self.request_bytes,
+                response_bytes: self.response_bytes,
+            });
         }
+    }
+}
+
+/// What a request is measured as.
+enum Subject {
+    Route(Arc<Route>),
+    /// No route takes it; its method.
+    Unmatched(&'static str),
+}
+
+impl Subject {
+    fn begin(route: Option<&Arc<Route>>, method: &Method) -> Self {
+        match route {
+            Some(route) => {
+                route.meters.count(metric_method(&route.method), 1);
+                Self::Route(Arc::clone(route))
+            }
+            None => {
+                let method = metric_method(method);
+                meters::count_unmatched(method, 1);
+                Self::Unmatched(method)
+            }
+        }
+    }
+
+    fn end(&self, measured: Measured) {
+        match self {
+            Self::Route(route) => {
+                let method = metric_method(&route.method);
+                route.meters.count(method, -1);
+                route.meters.record(method, route.template, measured);
+            }
+            Self::Unmatched(method) => {
+                meters::count_unmatched(method, -1);
+                meters::record_unmatched(method, measured);
+            }
+        }
+    }
+}
+
+/// The method as attributes have it.
+fn metric_method(method: &Method) -> &'static str {
+    match known_method(method) {
+        UNKNOWN_METHOD => OTHER_METHOD,
+        known => known,
     }
 }
 
@@ -134,7 +213,7 @@ fn of_route(route: &Route) -> AttributeSet {
 fn of_request(method: &Method, template: Option<&'static str>) -> AttributeSet {
     let mut attributes: Vec<(&'static str, lens::Value)> = match known_method(method) {
         UNKNOWN_METHOD => vec![
-            (semconv::HTTP_REQUEST_METHOD, "_OTHER".into()),
+            (semconv::HTTP_REQUEST_METHOD, OTHER_METHOD.into()),
             (semconv::HTTP_REQUEST_METHOD_ORIGINAL, method.as_str().to_owned().into()),
         ],
         known => vec![(semconv::HTTP_REQUEST_METHOD, known.into())],
@@ -165,6 +244,8 @@ fn of_ends(host: Option<&HeaderValue>, peer: &Peer) -> AttributeSet {
 
 /// What the conventions put in place of a method that is not known, in the names of spans.
 const UNKNOWN_METHOD: &str = "HTTP";
+/// And in attributes.
+const OTHER_METHOD: &str = "_OTHER";
 
 /// The method, or its replacement in the names of spans.
 fn known_method(method: &Method) -> &'static str {

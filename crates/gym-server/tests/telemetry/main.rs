@@ -1,17 +1,22 @@
 //! What a server and its client tell about themselves, received over the wire.
 
+mod inbound;
 mod outbound;
+mod rollout;
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::sync::OnceLock;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use gym_server::http::{ServeOptions, Server, Service};
+use gym_server::instance::Endpoint;
 use gym_telemetry::secret::SecretUrl;
 use gym_telemetry::{Protocol, TelemetryConfig, TelemetryHandle};
 use lens_testing::{CollectedSpan, OtlpSink, Signal};
 use serde_json::Value;
+use tokio::sync::watch;
 
 /// Telemetry belongs to the process: every test has destinations of its own.
 fn telemetry() -> &'static (OtlpSink, TelemetryHandle) {
@@ -49,6 +54,8 @@ struct Point {
     attributes: BTreeMap<String, String>,
     /// Sum of a counter, number of measurements of a histogram.
     count: u64,
+    /// Of a histogram.
+    sum: f64,
     bounds: Vec<f64>,
 }
 
@@ -89,6 +96,7 @@ fn point(point: &Value) -> Point {
     Point {
         attributes: attributes.collect(),
         count: text(count).parse().expect("a count"),
+        sum: point["sum"].as_f64().unwrap_or_default(),
         bounds: array(point, "explicitBounds").filter_map(Value::as_f64).collect(),
     }
 }
@@ -133,3 +141,36 @@ fn read_request(stream: &mut TcpStream) {
 const OK: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}";
 const NOT_FOUND: &str = "HTTP/1.1 404 NF\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}";
 const BUSY: &str = "HTTP/1.1 503 Busy\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}";
+
+struct Running {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the server ends");
+        }
+    }
+}
+
+impl Running {
+    fn endpoint(&self) -> Endpoint {
+        Endpoint::gym("echo", "127.0.0.1", self.address.port())
+    }
+}
+
+fn run(service: Service, workers: usize) -> Running {
+    let server = Server::bind("127.0.0.1", 0).expect("a free port");
+    let address = server.address();
+    let (stop, stopped) = watch::channel(false);
+    let thread = std::thread::spawn(move || {
+        let options =
+            ServeOptions { workers, grace: Duration::from_millis(50), ..Default::default() };
+        server.serve(Arc::new(service), &options, stopped).expect("serves");
+    });
+    Running { address, stop, thread: Some(thread) }
+}

@@ -21,6 +21,8 @@ pub mod class {
 pub struct AgentReply {
     pub status: u16,
     pub body: Bytes,
+    /// What a server further on says that it failed of.
+    pub error_type: Option<String>,
 }
 
 /// Why there is no answer.

@@ -5,6 +5,7 @@
 //! last ran, so that under load many lines share a write and at rest every line is written at once. A rollout counts
 //! as done when its line is in the file.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::PathBuf;
@@ -13,12 +14,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use gym_telemetry::concurrency::Site;
+use gym_telemetry::semconv::value::concurrency_site;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
 use super::cancel::{Cancel, Stop};
 use super::dispatch::{AgentReply, Dispatch, DispatchError, class};
 use super::error::CollectError;
+use super::members::json_string;
 use super::metrics::MetricsBodies;
 use super::output::LineFile;
 use super::plan::{Plan, PlannedRollout, Stamp, keys};
@@ -31,6 +35,8 @@ use super::telemetry::{Attempt, Outcome, RunTelemetry};
 const MAX_LOOK_AHEAD: usize = 64;
 /// Bytes of lines that wait for the writer at most; whoever brings more writes himself.
 const MAX_PENDING_BYTES: usize = 8 * 1024 * 1024;
+
+static ADMISSION: Site = Site::new(concurrency_site::DRIVER_ADMISSION);
 
 /// How the driver drives.
 #[derive(Debug, Clone)]
@@ -82,6 +88,7 @@ struct Shared<D> {
     dispatch: D,
     telemetry: RunTelemetry,
     stamps: Vec<Stamp>,
+    earlier: HashMap<(u64, u64), String>,
     source: Mutex<RowSource>,
     slots: Semaphore,
     sink: Mutex<Sink>,
@@ -115,12 +122,13 @@ impl<D: Dispatch> Driver<D> {
         telemetry: RunTelemetry,
         limits: Limits,
     ) -> Result<Driver<D>, CollectError> {
-        let Plan { rollouts, stamps, .. } = plan;
+        let Plan { rollouts, stamps, earlier, .. } = plan;
         let planned = rollouts.len() as u64;
         let shared = Shared {
             dispatch,
             telemetry,
             stamps,
+            earlier,
             source: Mutex::new(RowSource::open(rows, rollouts)?),
             slots: Semaphore::new(limits.concurrency.min(Semaphore::MAX_PERMITS)),
             sink: Mutex::new(sink),
@@ -247,27 +255,31 @@ impl<D> Shared<D> {
         row: &[u8],
         answer: Result<AgentReply, DispatchError>,
         took: Duration,
+        attempt: &Attempt,
     ) -> RolloutEnd {
         let stamp = &self.stamps[rollout.stamp as usize];
         let mut sink = lock(&self.sink);
         let end = match answer {
             Ok(reply) if (200..300).contains(&reply.status) => match Reply::parse(&reply.body) {
-                Ok(result) => sink.result(rollout, stamp, &result, took),
+                Ok(result) => sink.result(rollout, stamp, &result, took, attempt),
                 Err(reason) => sink.failure(
                     rollout,
                     stamp,
                     row,
-                    class::INVALID_REPLY,
-                    class::INVALID_REPLY,
+                    (class::INVALID_REPLY, class::INVALID_REPLY),
                     &reason,
+                    attempt,
                 ),
             },
-            Ok(AgentReply { status, body }) => {
+            Ok(AgentReply { status, body, error_type }) => {
                 let message = format!("the agent answered {status}: {}", refusal::told(&body));
-                sink.failure(rollout, stamp, row, class::HTTP_ERROR, &status.to_string(), &message)
+                let error_type = error_type.unwrap_or_else(|| status.to_string());
+                let kind = (class::HTTP_ERROR, error_type.as_str());
+                sink.failure(rollout, stamp, row, kind, &message, attempt)
             }
             Err(error) => {
-                sink.failure(rollout, stamp, row, error.class, &error.error_type, &error.message)
+                let kind = (error.class, error.error_type.as_str());
+                sink.failure(rollout, stamp, row, kind, &error.message, attempt)
             }
         };
         let waiting = sink.output.pending_bytes() + sink.failures.pending_bytes();
@@ -294,9 +306,10 @@ impl Sink {
         stamp: &Stamp,
         result: &Reply,
         took: Duration,
+        attempt: &Attempt,
     ) -> RolloutEnd {
         let stamped = Stamped::new(rollout, stamp);
-        let changes = stamped.changes();
+        let mut changes = stamped.changes();
         match result.route {
             Route::Output => {
                 result.line_into(&changes, self.output.line());
@@ -316,6 +329,9 @@ impl Sink {
                 RolloutEnd::Success
             }
             Route::Failures => {
+                let parent = self.traced_failure(rollout, stamp, attempt);
+                let parent = parent.as_deref().map(json_string);
+                changes.extend(parent.as_deref().map(|parent| (keys::TRACEPARENT, parent)));
                 result.line_into(&changes, self.failures.line());
                 self.failures.line_ended();
                 let class = result.failure_class();
@@ -335,17 +351,32 @@ impl Sink {
         rollout: &PlannedRollout,
         stamp: &Stamp,
         row: &[u8],
-        class: &str,
-        error_type: &str,
+        (class, error_type): (&str, &str),
         message: &str,
+        attempt: &Attempt,
     ) -> RolloutEnd {
-        failure_line_into(row, class, message, self.failures.line());
+        let parent = self.traced_failure(rollout, stamp, attempt);
+        failure_line_into(row, class, message, parent.as_deref(), self.failures.line());
         self.failures.line_ended();
         self.stats.failure(class, || rollout.wire_id(stamp), message);
-        match class {
-            class::TIMEOUT => RolloutEnd::Timeout(error_type.to_owned()),
-            _ => RolloutEnd::Failure(error_type.to_owned()),
+        if class == class::TIMEOUT || gym_server::client::names_a_timeout(error_type) {
+            RolloutEnd::Timeout(error_type.to_owned())
+        } else {
+            RolloutEnd::Failure(error_type.to_owned())
         }
+    }
+
+    /// Notes the trace of a rollout that failed, and says what its line remembers of it.
+    fn traced_failure(
+        &mut self,
+        rollout: &PlannedRollout,
+        stamp: &Stamp,
+        attempt: &Attempt,
+    ) -> Option<String> {
+        let parent = attempt.traceparent()?;
+        let trace_id = parent.split('-').nth(1).unwrap_or_default().to_owned();
+        self.stats.failed_trace(|| rollout.wire_id(stamp), trace_id);
+        Some(parent)
     }
 }
 
@@ -353,9 +384,11 @@ impl Sink {
 async fn worker<D: Dispatch>(shared: Arc<Shared<D>>) {
     while let Some((rollout, row)) = shared.next_row() {
         let stamp = &shared.stamps[rollout.stamp as usize];
-        let mut attempt: Attempt = shared.telemetry.attempt(&rollout, stamp);
+        let earlier = shared.earlier.get(&(rollout.task, u64::from(rollout.rollout)));
+        let mut attempt: Attempt =
+            shared.telemetry.attempt(&rollout, stamp, earlier.map(String::as_str));
         let asked = Instant::now();
-        let Ok(slot) = shared.slots.acquire().await else { return };
+        let Ok(slot) = ADMISSION.wait(shared.slots.acquire()).await else { return };
         let admitted = Instant::now();
         attempt.admitted(admitted - asked);
         let in_flight = InFlight::enter(&shared.counters);
@@ -367,7 +400,7 @@ async fn worker<D: Dispatch>(shared: Arc<Shared<D>>) {
             }
         };
         drop(slot);
-        match shared.take_in(&rollout, &row, answer, admitted.elapsed()) {
+        match shared.take_in(&rollout, &row, answer, admitted.elapsed(), &attempt) {
             RolloutEnd::Success => attempt.ended(Outcome::Success),
             RolloutEnd::Failure(error_type) => attempt.ended(Outcome::Failure(&error_type)),
             RolloutEnd::Timeout(error_type) => attempt.ended(Outcome::Timeout(&error_type)),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use gym_server::client::{Client, ClientError, Policy};
+use gym_server::client::{Client, ClientError, ClientReply, Policy};
 use gym_server::http::TRACEPARENT;
 use gym_server::instance::Endpoint;
 use http::HeaderValue;
@@ -47,7 +47,7 @@ impl Dispatch for FleetAgents {
             .policy(Policy::Internal)
             .context(context.clone());
         let reply = request.send().await.map_err(dispatch_error)?;
-        Ok(AgentReply { status: reply.status.as_u16(), body: reply.body })
+        Ok(agent_reply(reply))
     }
 
     async fn aggregate(
@@ -67,8 +67,13 @@ impl Dispatch for FleetAgents {
             None => request.silent().header(TRACEPARENT, not_sampled()),
         };
         let reply = request.send().await.map_err(dispatch_error)?;
-        Ok(AgentReply { status: reply.status.as_u16(), body: reply.body })
+        Ok(agent_reply(reply))
     }
+}
+
+fn agent_reply(reply: ClientReply) -> AgentReply {
+    let error_type = reply.error_type().map(str::to_owned);
+    AgentReply { status: reply.status.as_u16(), body: reply.body, error_type }
 }
 
 /// A trace context that says that nobody records: without a job span, the agent's spans of this call would be a trace
@@ -81,9 +86,6 @@ fn not_sampled() -> HeaderValue {
 }
 
 fn dispatch_error(error: ClientError) -> DispatchError {
-    let class = match error {
-        ClientError::ConnectTimeout { .. } | ClientError::Idle { .. } => class::TIMEOUT,
-        _ => class::TRANSPORT_ERROR,
-    };
+    let class = if error.is_timeout() { class::TIMEOUT } else { class::TRANSPORT_ERROR };
     DispatchError { class, error_type: error.error_type(), message: error.full_message() }
 }

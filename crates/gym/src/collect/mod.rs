@@ -40,10 +40,13 @@ pub use run::PreparedRun;
 pub use settings::{
     CONCURRENCY_KEY, OptionsError, ROLLOUT_TIMEOUT_KEY, options, overrides, run_limits,
 };
-pub use summary::CollectSummary;
+pub use summary::{CollectSummary, grouped};
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod traced_tests;
 
 #[cfg(test)]
 mod http_tests;

@@ -21,6 +21,8 @@ pub mod keys {
     pub const SKILLS_REF: &str = "skills_ref";
     pub const CREATE_PARAMS: &str = "responses_create_params";
     pub const RESPONSE: &str = "response";
+    /// The W3C `traceparent` of a dispatch that failed.
+    pub const TRACEPARENT: &str = "_ng_traceparent";
     pub const REWARD: &str = "reward";
 }
 
@@ -132,6 +134,8 @@ pub fn index_of(row: &Members, key: &str) -> Result<Option<u64>, String> {
 pub struct Plan {
     pub rollouts: Vec<PlannedRollout>,
     pub stamps: Vec<Stamp>,
+    /// The `traceparent` of the last dispatch before, by task and rollout, where it is known.
+    pub earlier: HashMap<(u64, u64), String>,
     interned: HashMap<Stamp, u32>,
 }
 

@@ -179,11 +179,19 @@ fn usage_of(response: &str) -> Option<&str> {
 }
 
 /// Appends the line of a rollout that failed: its row as it was, and why.
-pub fn failure_line_into(row: &[u8], class: &str, message: &str, out: &mut Vec<u8>) {
+pub fn failure_line_into(
+    row: &[u8],
+    class: &str,
+    message: &str,
+    traceparent: Option<&str>,
+    out: &mut Vec<u8>,
+) {
     let class = json_string(class);
     let message = json_string(message);
-    let changes =
-        [(keys::FAILURE_CLASS, class.as_str()), (keys::FAILURE_MESSAGE, message.as_str())];
+    let traceparent = traceparent.map(json_string);
+    let mut changes =
+        vec![(keys::FAILURE_CLASS, class.as_str()), (keys::FAILURE_MESSAGE, message.as_str())];
+    changes.extend(traceparent.as_deref().map(|parent| (keys::TRACEPARENT, parent)));
     match std::str::from_utf8(row).ok().and_then(|text| Members::parse(text).ok()) {
         Some(members) => members.splice_into(&changes, out),
         None => {
@@ -308,11 +316,12 @@ mod tests {
             br#"{"responses_create_params":{},"_ng_task_index":0}"#,
             "http_error",
             "500: \"x\"",
+            Some("00-0af7-b7ad-01"),
             &mut out,
         );
         assert_eq!(
             String::from_utf8(out).unwrap(),
-            r#"{"responses_create_params":{},"_ng_task_index":0,"_ng_failure_class":"http_error","_ng_failure_message":"500: \"x\""}"#
+            r#"{"responses_create_params":{},"_ng_task_index":0,"_ng_failure_class":"http_error","_ng_failure_message":"500: \"x\"","_ng_traceparent":"00-0af7-b7ad-01"}"#
         );
     }
 

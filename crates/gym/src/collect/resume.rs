@@ -66,6 +66,7 @@ pub fn load(
     })?;
     let mut attempts: HashMap<Key, u32> = HashMap::new();
     let mut terminal = HashSet::new();
+    let mut earlier: HashMap<Key, String> = HashMap::new();
     if files.failures.exists() {
         for_each_row(&files.failures, |row, offset, _| {
             if offset < failures_from {
@@ -73,6 +74,11 @@ pub fn load(
             }
             if let Some(key) = key_of(row)? {
                 *attempts.entry(key).or_default() += 1;
+                if let Some(parent) = row.get(keys::TRACEPARENT)
+                    && let Ok(parent) = serde_json::from_str(parent)
+                {
+                    earlier.insert(key, parent);
+                }
                 if row
                     .get(keys::FAILURE_TERMINAL)
                     .is_some_and(|flag| !matches!(flag, "null" | "false"))
@@ -108,6 +114,9 @@ pub fn load(
         }
         let stamp = Stamp::of(row, None)?.ok_or("the row names no agent")?;
         let stamp = plan.intern(stamp);
+        if let Some(parent) = earlier.remove(&key) {
+            plan.earlier.insert(key, parent);
+        }
         plan.rollouts.push(PlannedRollout {
             offset,
             len: u32::try_from(len).map_err(|_| "longer than 4 GiB")?,
@@ -214,6 +223,21 @@ mod tests {
           1 of them failed 2 times and are given up
           3 to do
         ");
+    }
+
+    #[test]
+    fn a_late_result_of_an_older_attempt_does_not_replace_a_newer_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let newer = row(0, ",\"_ng_attempt_index\":1,\"reward\":1");
+        let late = row(0, ",\"reward\":0");
+        let files = files(dir.path(), &(newer + &late), &row(0, ""));
+        let mut taken = Vec::new();
+        let (plan, found) = load(&files, 0, 3, |_, key, row| {
+            taken.push((key, row.get(keys::REWARD).map(str::to_owned)));
+        })
+        .unwrap();
+        assert_eq!(taken, [((0, 0), Some("1".to_owned()))]);
+        assert_eq!((found.done, plan.rollouts.len()), (1, 5));
     }
 
     #[test]

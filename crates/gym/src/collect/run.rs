@@ -156,6 +156,11 @@ impl PreparedRun {
         Ok(PreparedRun { options, files, plan: prepared.plan, metrics, kind: Kind::New(partial) })
     }
 
+    /// How many rollouts are to be in flight at a time.
+    pub fn concurrency(&self) -> usize {
+        self.options.concurrency.unwrap_or(DEFAULT_CONCURRENCY)
+    }
+
     fn resumed(
         options: CollectOptions,
         files: RunFiles,

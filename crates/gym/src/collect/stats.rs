@@ -18,11 +18,25 @@ pub struct Stats {
     durations: Vec<u64>,
     sums: Vec<(String, f64, u64)>,
     failures: BTreeMap<String, FailureClass>,
+    /// Rollouts that failed, with their traces.
+    failed_traces: Vec<(String, String)>,
     /// Results that the agent asked not to keep.
     pub not_kept: u64,
 }
 
 impl Stats {
+    /// Keeps the trace of a rollout that failed, until there are too many.
+    pub fn failed_trace(&mut self, id: impl FnOnce() -> String, trace_id: String) {
+        if self.failed_traces.len() < MAX_TRACES {
+            self.failed_traces.push((id(), trace_id));
+        }
+    }
+
+    /// Ids of rollouts that failed and of their traces, in the order in which they did.
+    pub fn failed_traces(&self) -> &[(String, String)] {
+        &self.failed_traces
+    }
+
     /// Counts the time of a rollout that has a result.
     pub fn duration(&mut self, duration: Duration) {
         self.durations.push(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
@@ -77,6 +91,8 @@ impl Stats {
 
 /// How many different numeric members are averaged.
 const MAX_NUMBERS: usize = 64;
+/// How many failed rollouts are kept with their traces; all are in the failures file.
+const MAX_TRACES: usize = 1000;
 /// How many different classes of failures are told apart.
 const MAX_CLASSES: usize = 32;
 const OTHER_CLASSES: &str = "other";

@@ -10,6 +10,9 @@ use super::files::RunFiles;
 use super::metrics::AgentMetrics;
 use super::stats::{Percentiles, Stats};
 
+/// Traces of failed rollouts that are told to people.
+const TOLD_TRACES: usize = 10;
+
 /// What a run came to.
 #[derive(Debug, Clone, Serialize)]
 pub struct CollectSummary {
@@ -36,6 +39,9 @@ pub struct CollectSummary {
     pub means: Map<String, Value>,
     /// Failures by class.
     pub failures: Vec<FailureSummary>,
+    /// The traces of the rollouts that failed, the first thousand; all are in the failures file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failed_traces: Vec<FailedTrace>,
     /// The key metrics by agent.
     pub key_metrics: Map<String, Value>,
     pub files: WrittenFiles,
@@ -60,6 +66,13 @@ pub struct FailureSummary {
     pub first_rollout_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_message: Option<String>,
+}
+
+/// A rollout that failed, and where to look.
+#[derive(Debug, Clone, Serialize)]
+pub struct FailedTrace {
+    pub rollout_id: String,
+    pub trace_id: String,
 }
 
 /// The files of a run.
@@ -115,6 +128,9 @@ impl CollectSummary {
                 0.0
             },
             failures: failures.collect(),
+            failed_traces: (stats.failed_traces().iter().cloned())
+                .map(|(rollout_id, trace_id)| FailedTrace { rollout_id, trace_id })
+                .collect(),
             means: stats.means().map(|(name, mean)| (name.to_owned(), mean.into())).collect(),
             duration_millis: stats.percentiles().map(DurationMillis::from),
             key_metrics: metrics
@@ -173,6 +189,13 @@ impl CollectSummary {
                 _ => String::new(),
             };
             lines.push(format!("  failed    {} {}{first}", grouped(failure.count), failure.class));
+        }
+        for FailedTrace { rollout_id, trace_id } in self.failed_traces.iter().take(TOLD_TRACES) {
+            lines.push(format!("  trace     {trace_id} of {rollout_id}"));
+        }
+        let more = self.failed_traces.len().saturating_sub(TOLD_TRACES);
+        if more > 0 {
+            lines.push(format!("  traces    of {} more are in the failures", grouped(more as u64)));
         }
         lines.push(format!("  run       {}", self.collection_id));
         lines.push(format!("  rollouts  {}", self.files.output.display()));

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use gym_server::http::TRACEPARENT;
 use gym_telemetry::metrics::ROLLOUT_IN_FLIGHT;
 use gym_telemetry::{groups, semconv};
 use lens::{Context, Span, SpanContext, SpanKind};
@@ -63,8 +64,14 @@ impl RunTelemetry {
         job.end();
     }
 
-    /// Starts the span of one dispatch; its row is about to ask for a slot.
-    pub fn attempt(&self, rollout: &PlannedRollout, stamp: &Stamp) -> Attempt {
+    /// Starts the span of one dispatch; its row is about to ask for a slot. It links to the job,
+    /// and to the dispatch before it, whose `traceparent` is `earlier`.
+    pub fn attempt(
+        &self,
+        rollout: &PlannedRollout,
+        stamp: &Stamp,
+        earlier: Option<&str>,
+    ) -> Attempt {
         if !self.on {
             return Attempt {
                 span: Span::disabled(),
@@ -86,6 +93,14 @@ impl RunTelemetry {
             .parent(&context);
         if self.job_context.is_valid() {
             builder = builder.link(self.job_context);
+        }
+        if let Some(earlier) = earlier {
+            let parent =
+                |name: &str| (name == lens::env_vars::TRACEPARENT).then(|| earlier.to_owned());
+            let earlier = Context::from_env(parent).span_context();
+            if earlier.is_valid() {
+                builder = builder.link(earlier);
+            }
         }
         let span = builder.start();
         let context = context.with_span(&span);
@@ -116,6 +131,19 @@ impl Attempt {
     /// The context in which the dispatch is made.
     pub fn context(&self) -> &Context {
         &self.context
+    }
+
+    /// The `traceparent` of what the dispatch sends; `None` when nobody records it.
+    pub fn traceparent(&self) -> Option<String> {
+        let mut text = None;
+        if self.span.is_recording() {
+            self.context.inject(|name, value| {
+                if name == TRACEPARENT.as_str() {
+                    text = Some(value.to_owned());
+                }
+            });
+        }
+        text
     }
 
     /// The row has its slot.

@@ -62,7 +62,7 @@ impl Dispatch for FakeAgents {
         let Some(answer) = answer else { return std::future::pending().await };
         self.running.fetch_sub(1, Ordering::Relaxed);
         let (status, body) = answer?;
-        Ok(AgentReply { status, body: body.into() })
+        Ok(AgentReply { status, body: body.into(), error_type: None })
     }
 
     async fn aggregate(
@@ -72,7 +72,8 @@ impl Dispatch for FakeAgents {
         _context: Option<&lens::Context>,
     ) -> Result<AgentReply, DispatchError> {
         *self.metrics_body.lock().unwrap() = String::from_utf8(body.to_vec()).unwrap();
-        Ok(AgentReply { status: 200, body: r#"{"key_metrics":{"mean/reward":1.0}}"#.into() })
+        let body = r#"{"key_metrics":{"mean/reward":1.0}}"#;
+        Ok(AgentReply { status: 200, body: body.into(), error_type: None })
     }
 }
 

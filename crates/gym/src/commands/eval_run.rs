@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use gym_server::client::{Client, ClientConfig, Listener, Patience};
+use gym_server::client::{Client, ClientConfig, Listener, Patience, PoolLimits};
 use gym_server::config::GlobalConfig;
 use gym_server::instance::{Endpoint, ServerType};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::EvalRunArgs;
+use crate::capacity::{Capacity, System};
 use crate::collect::{
     self, Cancel, Canceller, CollectSummary, FleetAgents, OptionsError, PreparedRun, Stop,
     cancellation,
@@ -33,6 +34,8 @@ const JSON_KEY: &str = "json";
 
 pub fn run(args: &EvalRunArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
     let from = lens::now_unix_nanos();
+    // A connection for every rollout in flight.
+    gym_server::program::raise_descriptor_limit();
     let mut flags = settings::model_overrides(&args.model);
     flags.extend(collect::overrides(args));
     let ports = if args.no_serve { Ports::Keep } else { Ports::Assign };
@@ -177,7 +180,13 @@ fn prepare(
 ) -> Result<PreparedRun, anyhow::Error> {
     let options = collect::options(config, fleet, printer).map_err(OptionsError::into_inner)?;
     let agents: Vec<String> = agents(fleet).into_keys().collect();
-    Ok(PreparedRun::prepare(options, &agents, printer)?)
+    let run = PreparedRun::prepare(options, &agents, printer)?;
+    let pool = PoolLimits::from_global(fleet.value());
+    let capacity = Capacity::new(fleet.instances(), pool, System::of_this_process());
+    if let Some(warning) = capacity.warning(run.concurrency()) {
+        printer.warn(&warning);
+    }
+    Ok(run)
 }
 
 async fn collect_from(

@@ -6,7 +6,7 @@ use std::net::{IpAddr, TcpListener, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gym_server::client::Patience;
+use gym_server::client::{Patience, PoolLimits};
 use gym_server::config::{GlobalConfig, Instance, Program};
 use gym_server::instance::{Endpoint, InstanceError};
 use gym_server::program::{EXIT_PORT_TAKEN, keep_undelivered};
@@ -25,6 +25,8 @@ use super::trace::{self, StartupTrace};
 use super::{
     Fleet, FleetError, FleetOptions, endpoints, flush, memory, port_holder, probe, stop_children,
 };
+use crate::capacity::{Capacity, System};
+use crate::collect::CONCURRENCY_KEY;
 use crate::printer::Printer;
 
 /// How long a server may take until it answers.
@@ -58,10 +60,10 @@ pub async fn run(
     let environment = Environment::new(child_env.as_ref(), config.instances(), printer);
 
     let trace = StartupTrace::open(options.config_loaded_nanos.map_or(began, |(from, _)| from));
-    if let Some(loaded) = options.config_loaded_nanos {
+    if let Some((_, loaded)) = options.config_loaded_nanos {
         trace.past_stage(span::STARTUP_LOAD_CONFIG, loaded);
     }
-    trace.past_stage(span::STARTUP_INIT_TELEMETRY, (began, telemetry_ready));
+    trace.past_stage(span::STARTUP_INIT_TELEMETRY, telemetry_ready);
 
     let mut started = Started {
         children: Vec::new(),
@@ -90,6 +92,14 @@ pub async fn run(
         printer.say(&announce::ready_block(&started.instances));
         let (host, port) = config.head_server();
         printer.say(&format!("Head server: {}", Endpoint::gym(HEAD_NAME, &host, port).url()));
+        let pool = PoolLimits::from_global(config.value());
+        let capacity = Capacity::new(config.instances(), pool, System::of_this_process());
+        printer.say(&capacity.line());
+        let wanted = config.get(CONCURRENCY_KEY).and_then(|count| count.as_u64());
+        let warning = wanted.and_then(|count| capacity.warning(usize::try_from(count).ok()?));
+        if let Some(warning) = warning {
+            printer.warn(&warning);
+        }
         if let Some(run_id) = &run_id {
             printer.say(&format!("Telemetry run id: {}", run_id.as_str()));
         }

@@ -1,7 +1,9 @@
 //! The `gym.startup` trace and the supervisor's metrics.
 
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use gym_telemetry::semconv::value;
 use gym_telemetry::{groups, metrics, semconv};
 use lens::{Context, Span};
 
@@ -12,6 +14,9 @@ use super::FleetError;
 pub struct StartupTrace {
     root: Span,
     context: Context,
+    /// Where the last stage ended, since the epoch: the next one begins there, so that stages
+    /// add up to the whole.
+    reached_nanos: AtomicU64,
 }
 
 impl StartupTrace {
@@ -23,20 +28,19 @@ impl StartupTrace {
             .start_nanos(start_nanos)
             .start();
         let context = parent.with_span(&root);
-        Self { root, context }
+        Self { root, context, reached_nanos: AtomicU64::new(start_nanos) }
     }
 
-    /// A stage that is over already; times in nanoseconds since the epoch.
-    pub fn past_stage(&self, name: &'static str, (from, to): (u64, u64)) {
+    /// A stage that was over at `to_nanos` since the epoch.
+    pub fn past_stage(&self, name: &'static str, to_nanos: u64) {
+        self.stage(name).end_at(to_nanos);
+    }
+
+    /// A stage that began when the one before it ended.
+    pub fn stage(&self, name: &'static str) -> Stage<'_> {
+        let from_nanos = self.reached_nanos.load(Ordering::Relaxed);
         let span = Span::build(&groups::STARTUP, name).parent(&self.context);
-        span.start_nanos(from).start().end_at(to);
-        record_stage(name, Duration::from_nanos(to.saturating_sub(from)));
-    }
-
-    /// A stage that begins now.
-    pub fn stage(&self, name: &'static str) -> Stage {
-        let span = Span::build(&groups::STARTUP, name).parent(&self.context).start();
-        Stage { name, span, began: Instant::now() }
+        Stage { trace: self, name, span: span.start_nanos(from_nanos).start(), from_nanos }
     }
 
     /// The start of one server, from now until it answers, and what its environment
@@ -62,30 +66,41 @@ impl StartupTrace {
     pub fn close(mut self, failure: Option<&FleetError>) {
         if let Some(failure) = failure {
             self.root.set_error(failure.to_string());
+            return self.root.end();
         }
-        self.root.end();
+        self.root.end_at(self.reached_nanos.load(Ordering::Relaxed));
     }
 }
 
 /// A stage of the start; ends when dropped, and counts only when it was ended.
 #[derive(Debug)]
-pub struct Stage {
+pub struct Stage<'a> {
+    trace: &'a StartupTrace,
     name: &'static str,
     span: Span,
-    began: Instant,
+    from_nanos: u64,
 }
 
-impl Stage {
+impl Stage<'_> {
     /// The stage was completed.
     pub fn end(self) {
-        record_stage(self.name, self.began.elapsed());
-        self.span.end();
+        self.end_at(lens::now_unix_nanos());
     }
-}
 
-fn record_stage(name: &'static str, took: Duration) {
-    metrics::SERVER_STARTUP_STAGE_DURATION
-        .record(metrics::millis(took), &[(semconv::STARTUP_STAGE, name.into())]);
+    fn end_at(self, to_nanos: u64) {
+        let to_nanos = to_nanos.max(self.from_nanos);
+        self.trace.reached_nanos.store(to_nanos, Ordering::Relaxed);
+        let took = Duration::from_nanos(to_nanos - self.from_nanos);
+        metrics::SERVER_STARTUP_STAGE_DURATION.record(
+            metrics::millis(took),
+            &[
+                (semconv::SERVER_NAME, value::ORCHESTRATOR.into()),
+                (semconv::SERVER_TYPE, value::ORCHESTRATOR.into()),
+                (semconv::STARTUP_STAGE, self.name.into()),
+            ],
+        );
+        self.span.end_at(to_nanos);
+    }
 }
 
 /// Sets the number of servers that run.

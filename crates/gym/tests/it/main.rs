@@ -16,6 +16,7 @@ mod recipes;
 mod sandbox;
 mod spans;
 mod spool;
+mod startup;
 mod support;
 mod telemetry;
 mod trace;
