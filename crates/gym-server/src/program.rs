@@ -202,10 +202,7 @@ pub fn client_config(global: &serde_json::Value, workers: usize) -> ClientConfig
         limits: PoolLimits::from_global(global).divided_by(workers),
         // The supervisor refuses times that are none.
         patience: Patience::from_global(global).unwrap_or_default(),
-        listener: Some(Listener::new(|line| {
-            // Nobody is left to tell when stderr is gone.
-            let _ = std::io::stderr().write_all(format!("warning: {line}\n").as_bytes());
-        })),
+        listener: Some(Listener::new(gym_telemetry::mention)),
         propagate_to_models: settings.propagate_to_models.value,
         propagate_to: settings.propagate_to.value,
         client_spans: settings.instrument_aiohttp.value,

@@ -45,7 +45,7 @@ pub use lifecycle::{
     get_telemetry, init_telemetry, is_active, is_telemetry_env_enabled,
     is_telemetry_metrics_enabled, memory_profiling_config_from_env, settings, shutdown_telemetry,
 };
-pub use notice::{NoticeSink, notice, set_notice_sink};
+pub use notice::{NoticeSink, mention, notice, record_warning, set_notice_sink};
 pub use origin::{Origin, Sourced};
 pub use probe::{export_warning, probe};
 pub use resolve::{

@@ -1,10 +1,17 @@
 //! What telemetry has to say to people: one line a notice, on stderr, each at most once.
+//!
+//! Where log records are exported, a notice is one, too, in the trace of what it is about.
 
 use std::{
     collections::BTreeSet,
     io::Write as _,
     sync::{Mutex, PoisonError},
 };
+
+use lens::Value;
+use lens::logs::{LogRecord, Severity, emit_record};
+
+use crate::semconv;
 
 /// Where notices go.
 pub type NoticeSink = fn(&str);
@@ -31,6 +38,19 @@ pub fn notice(text: &str) {
         notices.sink
     };
     sink(text);
+    record_warning(semconv::event::NOTICE, text, &[]);
+}
+
+/// Says something every time: on stderr, and as a log record of the current trace.
+pub fn mention(text: &str) {
+    to_stderr(text);
+    record_warning(semconv::event::NOTICE, text, &[]);
+}
+
+/// Makes a log record of what was said, in the current trace; nothing where log records are off.
+pub fn record_warning(event_name: &str, body: &str, attributes: &[(&'static str, Value)]) {
+    let (severity, target) = (Severity::Warn, semconv::SCOPE);
+    emit_record(&LogRecord { severity, body, attributes, event_name, target });
 }
 
 fn to_stderr(text: &str) {

@@ -8,13 +8,13 @@ use std::{
 use lens::{
     Value,
     config::{
-        BatchSettings, ExportSettings, ExporterKind, LensConfig, MetricSettings, OtlpSettings,
-        Sampler, SpoolSettings,
+        self, BatchSettings, ExportSettings, ExporterKind, LensConfig, LiveSettings,
+        MetricSettings, OtlpSettings, Sampler, SpoolSettings,
     },
 };
 
 use crate::{
-    config::Exporter,
+    config::{Exporter, LiveEvents},
     env_vars,
     origin::Origin,
     resolve::{OtlpSignal, Resolved, SHARED_MEMORY, SignalSettings, lens_protocol},
@@ -44,6 +44,16 @@ pub(crate) fn lens_config(resolved: &Resolved, process: Process<'_>, run_id: &Ru
         traces_otlp: otlp(&resolved.otlp.traces),
         metrics_otlp: otlp(&resolved.otlp.metrics),
         logs_otlp: otlp(&resolved.otlp.logs),
+        live: LiveSettings {
+            events: match resolved.live_events.value {
+                LiveEvents::Auto => config::LiveEvents::Auto,
+                LiveEvents::On => config::LiveEvents::On,
+                LiveEvents::Off => config::LiveEvents::Off,
+            },
+            // Whatever becomes of the program's own log records.
+            exporter: exporter_kind(resolved.logs.exporter.value),
+            ..LiveSettings::default()
+        },
         spool: SpoolSettings {
             ring_folder: Some(ring_folder(resolved)),
             overflow_folder: process.overflow_dir.map(Path::to_owned),
@@ -166,7 +176,11 @@ fn exporter(signal: &SignalSettings) -> ExporterKind {
     if !signal.enabled.value {
         return ExporterKind::None;
     }
-    match signal.exporter.value {
+    exporter_kind(signal.exporter.value)
+}
+
+fn exporter_kind(exporter: Exporter) -> ExporterKind {
+    match exporter {
         Exporter::Otlp => ExporterKind::Otlp,
         Exporter::Console => ExporterKind::Console,
         Exporter::None => ExporterKind::None,
@@ -248,6 +262,20 @@ mod tests {
         .map(|(key, value)| (key.to_owned(), Value::from(value)))
         .into();
         assert_eq!(config.resource_attributes, expected);
+    }
+
+    #[test]
+    fn open_spans_are_told_of_as_asked_for_whether_or_not_log_records_are_exported() {
+        let live = |variables: &[(&str, &str)], block| config(variables, block).live;
+        let on = live(&[], json!({"enabled": true, "live_events": "on"}));
+        assert_eq!((on.events, on.exporter), (config::LiveEvents::On, ExporterKind::Otlp));
+        let off = live(&[(env_vars::LIVE_EVENTS, "off")], json!({"live_events": "on"}));
+        assert_eq!(off.events, config::LiveEvents::Off);
+        let auto = live(&[], json!({"enabled": true, "exporter": "console"}));
+        assert_eq!((auto.events, auto.exporter), (config::LiveEvents::Auto, ExporterKind::Console));
+        // The kill switch of the signal holds for them, too.
+        let killed = live(&[(env_vars::OTEL_LOGS_EXPORTER, "none")], json!({"live_events": "on"}));
+        assert_eq!(killed.exporter, ExporterKind::None);
     }
 
     #[test]

@@ -265,6 +265,13 @@ pub mod span {
 pub mod event {
     /// One attempt of a CLIENT span, stamped at its start.
     pub const HTTP_ATTEMPT: &str = "nemo.gym.http.attempt";
+
+    // Of log records; those about open spans are lens's.
+
+    /// Something that people are told, too: a retry, a refusal, a setting that is ignored.
+    pub const NOTICE: &str = "gym.notice";
+    /// A rollout that failed or took too long.
+    pub const ROLLOUT_FAILED: &str = "gym.rollout.failed";
 }
 
 /// Metric names.

@@ -7,7 +7,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gym_telemetry::env_vars;
+use gym_telemetry::{env_vars, semconv};
 use indicatif::ProgressBar;
 
 /// Writes for one command. Clones share the terminal.
@@ -91,8 +91,9 @@ impl Printer {
         }
     }
 
-    /// Writes a warning to stderr; quiet does not silence it.
+    /// Writes a warning to stderr; quiet does not silence it. Where log records are exported it is one, too.
     pub fn warn(&self, text: &str) {
+        gym_telemetry::record_warning(semconv::event::NOTICE, text, &[]);
         let label =
             if self.colours_conversation() { "\x1b[33mwarning:\x1b[0m" } else { "warning:" };
         self.conversation(&ended(&format!("{label} {text}")));

@@ -78,6 +78,9 @@ pub struct Target {
     pub max_request_bytes: usize,
 }
 
+/// Header in answers of a receiver that shows what is open; its value means nothing.
+pub const OBSERVE_HEADER: &str = "x-gym-observe";
+
 /// What receivers of gRPC take when nothing else is configured there, less some room.
 pub const MAX_REQUEST_BYTES: usize = (4 << 20) - (64 << 10);
 
@@ -279,6 +282,12 @@ impl Sender {
     /// What kept a request from being delivered, or delayed it, since the last time this was asked.
     pub fn take_trouble(&self) -> Option<Trouble> {
         self.signs.take_trouble()
+    }
+
+    /// Whether the receiver has said that it is one that shows what is open: by the header [`OBSERVE_HEADER`] of an
+    /// answer, which over gRPC is its metadata.
+    pub fn is_observed(&self) -> bool {
+        self.signs.is_observed()
     }
 
     /// How often a try found nobody there so far: the connection was refused, or there is no such host.

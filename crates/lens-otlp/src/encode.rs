@@ -177,6 +177,8 @@ impl StatusCode {
 
 /// Most bytes that [`SpanHead::write`] writes.
 pub const MAX_HEAD_BYTES: usize = 64;
+/// Where in a head the span's id is.
+pub const SPAN_ID_AT: usize = 20;
 /// Where in a head the end is, as eight bytes in little-endian order.
 pub const END_AT: usize = 40;
 
@@ -214,7 +216,7 @@ impl SpanHead {
         out[2..18].copy_from_slice(&self.trace_id);
         out[18] = tag(2, BYTES);
         out[19] = 8;
-        out[20..28].copy_from_slice(&self.span_id);
+        out[SPAN_ID_AT..28].copy_from_slice(&self.span_id);
         out[28] = tag(6, VARINT);
         out[29] = self.kind;
         out[30] = tag(7, FIXED64);

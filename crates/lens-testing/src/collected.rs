@@ -123,6 +123,10 @@ pub struct CollectedLog {
     pub body: String,
     /// When it happened.
     pub unix_nanos: u64,
+    /// Name of its event, or empty.
+    pub event_name: String,
+    /// Name and version of its instrumentation scope.
+    pub scope: (String, String),
     /// By key.
     pub attributes: BTreeMap<String, Value>,
     /// Of the process.
@@ -140,7 +144,8 @@ pub fn decode_logs(request: &[u8]) -> Result<Vec<CollectedLog>, DecodeError> {
         let resource = resource?;
         let attributes = Arc::new(read_attributes(resource.attributes())?.0);
         for scope in resource.scopes() {
-            for record in scope?.items() {
+            let scope = scope?;
+            for record in scope.items() {
                 let log = LogView::read(record?)?;
                 logs.push(CollectedLog {
                     trace_id: hex(log.trace_id),
@@ -151,6 +156,8 @@ pub fn decode_logs(request: &[u8]) -> Result<Vec<CollectedLog>, DecodeError> {
                         _ => String::new(),
                     },
                     unix_nanos: log.time_nanos,
+                    event_name: log.event_name.to_owned(),
+                    scope: (scope.name.to_owned(), scope.version.to_owned()),
                     attributes: read_attributes(log.attributes())?.0,
                     resource: Arc::clone(&attributes),
                 });

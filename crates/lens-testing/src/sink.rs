@@ -10,10 +10,12 @@ mod receive;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use lens_otlp::client::OBSERVE_HEADER;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -106,9 +108,18 @@ struct Shared {
     received: Mutex<Received>,
     arrived: Condvar,
     keep: bool,
+    /// Whether answers say that what is open is shown.
+    observes: AtomicBool,
 }
 
 impl Shared {
+    /// Puts into an answer what every answer has.
+    fn sign<B>(&self, response: &mut http::Response<B>) {
+        if self.observes.load(Ordering::Relaxed) {
+            response.headers_mut().insert(OBSERVE_HEADER, http::HeaderValue::from_static("1"));
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Received> {
         self.received.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -156,7 +167,12 @@ impl OtlpSink {
     }
 
     fn start_with(keep: bool, [grpc, http]: [SocketAddr; 2]) -> io::Result<Self> {
-        let shared = Arc::new(Shared { received: Mutex::default(), arrived: Condvar::new(), keep });
+        let shared = Arc::new(Shared {
+            received: Mutex::default(),
+            arrived: Condvar::new(),
+            keep,
+            observes: AtomicBool::new(false),
+        });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (grpc_listener, http_listener) = runtime.block_on(async {
             let grpc = TcpListener::bind(grpc).await?;
@@ -190,6 +206,11 @@ impl OtlpSink {
     /// Where it listens for gRPC and HTTP.
     pub fn addresses(&self) -> (SocketAddr, SocketAddr) {
         (self.grpc, self.http)
+    }
+
+    /// Whether answers say, from now on, that this receiver shows what is open.
+    pub fn observe(&self, observes: bool) {
+        self.shared.observes.store(observes, Ordering::Relaxed);
     }
 
     /// How to answer every request for which there is no other order; `None` accepts again.

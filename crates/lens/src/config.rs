@@ -6,6 +6,7 @@
 mod endpoint;
 mod export;
 mod from_env;
+mod live;
 mod metrics;
 
 use std::fmt;
@@ -20,6 +21,7 @@ pub use from_env::{
     ConfigWarning, RESOURCE_ATTRIBUTES_EXPECTED, parse_bool, parse_headers,
     parse_resource_attributes,
 };
+pub use live::{LiveEvents, LiveSettings};
 pub use metrics::{ExemplarFilter, HistogramAggregation, MetricSettings, TemporalityPreference};
 
 /// Everything telemetry needs to know.
@@ -53,6 +55,8 @@ pub struct LensConfig {
     pub batch: BatchSettings,
     /// How log records are gathered.
     pub log_batch: BatchSettings,
+    /// How spans are told of while they are open.
+    pub live: LiveSettings,
     /// What outlives the process.
     pub spool: SpoolSettings,
     /// Limits of one span.
@@ -92,6 +96,7 @@ impl Default for LensConfig {
             propagators: Propagators::default(),
             batch: BatchSettings::default(),
             log_batch: BatchSettings::for_logs(),
+            live: LiveSettings::default(),
             spool: SpoolSettings::default(),
             limits: SpanLimits::default(),
             metric_interval: Duration::from_secs(10),

@@ -49,6 +49,10 @@ pub fn is_span_group_enabled(_name: &str) -> bool {
 }
 
 /// Does nothing.
+#[inline(always)]
+pub fn begin_truncation() {}
+
+/// Does nothing.
 pub fn register_export_strategy(
     _name: &str,
     _decide: impl Fn(&crate::config::ExportCandidate) -> bool + Send + Sync + 'static,
@@ -620,6 +624,7 @@ impl TelemetryHandle {
 pub mod logs {
     use super::Value;
 
+    pub use crate::log_record::LogRecord;
     pub use crate::severity::Severity;
 
     /// `false`.
@@ -627,6 +632,10 @@ pub mod logs {
     pub const fn is_enabled() -> bool {
         false
     }
+
+    /// Does nothing.
+    #[inline(always)]
+    pub fn emit_record(_record: &LogRecord<'_>) {}
 
     /// Does nothing.
     #[inline(always)]

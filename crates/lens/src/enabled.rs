@@ -17,6 +17,7 @@ mod handle;
 mod hex;
 mod ids;
 mod limited;
+mod live;
 #[cfg(feature = "log")]
 mod log_bridge;
 pub mod logs;
@@ -42,6 +43,7 @@ mod strategy;
 mod thread;
 #[cfg(feature = "tracing")]
 mod tracing_layer;
+mod truncated;
 mod value;
 
 pub use attribute_set::AttributeSet;
@@ -73,6 +75,7 @@ pub use span_end::on_span_end;
 pub use strategy::{export_decision, register_export_strategy};
 #[cfg(feature = "tracing")]
 pub use tracing_layer::TracingLayer;
+pub use truncated::begin_truncation;
 pub use value::Value;
 
 #[doc(hidden)]
@@ -81,10 +84,6 @@ pub mod __private {
     pub use super::guard::{call, function_guard};
     pub use super::outcome::{Outcome, RecordAny, RecordError, RecordOpaqueError};
 }
-
-/// How the names of the threads of this crate and its client begin.
-#[cfg(feature = "tracing")]
-const OWN_THREADS: &str = "lens-";
 
 /// Takes what libraries say through `tracing` and `log` from now on, as far as the features of those names are on and
 /// the program has no subscriber or logger of its own: spans in group `tracing`, records of level INFO and worse.

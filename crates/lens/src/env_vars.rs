@@ -113,6 +113,8 @@ pub mod suffix {
     pub const METRICS_ENABLED: &str = "METRICS_ENABLED";
     /// Log records on or off.
     pub const LOGS_ENABLED: &str = "LOGS_ENABLED";
+    /// Open spans in log records: `auto`, `on` or `off`.
+    pub const LIVE_EVENTS: &str = "LIVE_EVENTS";
     /// Which processes export.
     pub const EXPORT_STRATEGY: &str = "EXPORT_STRATEGY";
     /// For `single_rank`: which.

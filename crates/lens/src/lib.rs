@@ -38,6 +38,7 @@ pub mod env_vars;
 pub mod instruments;
 pub mod semconv;
 
+mod log_record;
 mod macros;
 mod probe;
 mod severity;
@@ -98,7 +99,7 @@ pub struct PipelineSnapshot {
     pub recovered: u64,
     /// Spans of dead processes that a receiver refused, or that could not be read.
     pub unrecovered: u64,
-    /// Long-lived spans that would not be found if the process died inside them: there was no room for more.
+    /// Long-lived spans that are lost if the process ends inside them: there was no room for more start records.
     pub unrecorded: u64,
     /// Bytes of the buffer.
     pub buffer_bytes: u64,

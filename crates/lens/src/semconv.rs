@@ -85,13 +85,13 @@ pub const EXCEPTION_MESSAGE: &str = "exception.message";
 pub const ERROR_TYPE: &str = "error.type";
 /// Set on the data point that takes what exceeds the cardinality limit.
 pub const METRIC_OVERFLOW: &str = "otel.metric.overflow";
-/// What a log record is about: its module, or what its author named.
+/// What a log record is about, where there are too many targets for each to be a scope.
 pub const LOG_TARGET: &str = "log.target";
 /// Instrumentation scope of spans that come from `tracing`.
 pub const TRACING_SCOPE: &str = "tracing";
 /// Set on a span whose future was dropped before it was done.
 pub const CANCELLED: &str = "nemo.gym.cancelled";
-/// Set on a span that was ended by somebody else than its code.
+/// Set on a span that was ended by somebody else than its code, and the name of the event at its end.
 pub const TRUNCATED: &str = "nemo.span.truncated";
 /// What takes the place of a redacted value.
 pub const REDACTED: &str = "[REDACTED]";
@@ -105,6 +105,24 @@ pub const TRACEPARENT_HEADER: &str = "traceparent";
 pub const TRACESTATE_HEADER: &str = "tracestate";
 /// Header that carries baggage.
 pub const BAGGAGE_HEADER: &str = "baggage";
+
+/// Log records about spans that are open.
+pub mod live {
+    /// Event: a span of a long-lived group is open; its time is the span's start.
+    pub const OPEN_EVENT: &str = "gym.span.open";
+    /// Event: it still is.
+    pub const HEARTBEAT_EVENT: &str = "gym.heartbeat";
+    /// Name of the span.
+    pub const SPAN_NAME: &str = "nemo.span.name";
+    /// Group of the span.
+    pub const SPAN_GROUP: &str = "nemo.span.group";
+    /// Id of its parent, 16 hex digits; a root has none.
+    pub const SPAN_PARENT_ID: &str = "nemo.span.parent_id";
+    /// Milliseconds since its start.
+    pub const SPAN_AGE_MILLIS: &str = "nemo.span.age_ms";
+    /// Name of the innermost span of its process that is open below it, the one that began last.
+    pub const SPAN_STAGE: &str = "nemo.span.stage";
+}
 
 /// Why a span was dropped.
 pub mod drop_reason {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use lens::config::{ExporterKind, LensConfig, OtlpSettings, Signal};
+use lens::logs::{LogRecord, Severity, emit_record};
 use lens::{Group, LogBridge, TracingLayer, managed_span};
 use lens_testing::OtlpSink;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -43,10 +44,18 @@ fn spans_and_events_of_other_libraries_join_the_trace() {
         theirs.record("later", "set");
         theirs.in_scope(|| {
             drop(managed_span!(WORK, "inner"));
-            tracing::warn!(count = 2, "something {}", "odd");
+            tracing::warn!(target: "app::db", count = 2, "something {}", "odd");
+            tracing::info!(name: "app.started", "with a name");
             tracing::debug!("below the level");
         });
         log::error!("plain {}", 1);
+        emit_record(&LogRecord {
+            severity: Severity::Info,
+            body: "by hand",
+            attributes: &[("k", 1.into()), ("k", 2.into())],
+            event_name: "app.event",
+            target: "app",
+        });
         outer.context()
     };
     tracing::info!("outside");
@@ -65,13 +74,21 @@ fn spans_and_events_of_other_libraries_join_the_trace() {
 
     let logs = sink.logs();
     let bodies: Vec<&str> = logs.iter().map(|log| log.body.as_str()).collect();
-    assert_eq!(bodies, ["something odd", "plain 1", "outside"]);
-    assert_eq!(logs[0].span_id, span("theirs").span_id);
-    assert_eq!((logs[0].severity.as_str(), &logs[0].attributes["count"]), ("WARN", &2.into()));
-    assert_eq!(logs[1].span_id, ids.span_id().to_string());
-    assert_eq!(logs[1].trace_id, ids.trace_id().to_string());
-    assert_eq!(logs[2].span_id, "");
+    // Those of one scope lie together.
+    assert_eq!(bodies, ["something odd", "with a name", "plain 1", "outside", "by hand"]);
+    let [odd, named, plain, outside, by_hand] = &logs[..] else { panic!("{logs:?}") };
+    assert_eq!(odd.span_id, span("theirs").span_id);
+    assert_eq!((odd.severity.as_str(), &odd.attributes["count"]), ("WARN", &2.into()));
+    assert_eq!((odd.scope.0.as_str(), odd.scope.1.as_str()), ("app::db", ""));
+    assert_eq!((odd.event_name.as_str(), odd.attributes.len()), ("", 1), "{odd:?}");
+    assert_eq!((named.event_name.as_str(), &named.span_id), ("app.started", &odd.span_id));
+    assert_eq!(plain.span_id, ids.span_id().to_string());
+    assert_eq!(plain.trace_id, ids.trace_id().to_string());
+    assert_eq!((plain.scope.0.as_str(), &plain.scope), ("bridges", &named.scope));
+    assert_eq!((outside.span_id.as_str(), outside.trace_id.as_str()), ("", ""));
+    assert_eq!((by_hand.event_name.as_str(), by_hand.scope.0.as_str()), ("app.event", "app"));
+    assert_eq!((&by_hand.attributes["k"], &by_hand.span_id), (&2.into(), &plain.span_id));
     assert!(handle.shutdown(BUDGET));
     let snapshot = handle.log_snapshot();
-    assert_eq!((snapshot.ended, snapshot.exported), (3, 3), "{snapshot:?}");
+    assert_eq!((snapshot.ended, snapshot.exported), (5, 5), "{snapshot:?}");
 }

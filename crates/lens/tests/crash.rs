@@ -314,6 +314,9 @@ fn check(round: Round, folder: &Path, sink: &OtlpSink) -> Seen {
         // It may have ended without having said so: between `end` and the journal.
         if is_truncated(&copies[0]) {
             assert!(copies[0].end_nanos >= copies[0].start_nanos);
+            let event = copies[0].events.last().expect("it says when it was cut off");
+            assert_eq!(event.name, lens::semconv::TRUNCATED);
+            assert_eq!(event.unix_nanos, copies[0].end_nanos);
             open += 1;
         }
     }

@@ -338,31 +338,3 @@ fn what_a_short_command_ended_arrives() {
         assert!(sink.metric_names().contains(&"test.requests".to_owned()));
     });
 }
-
-/// Guarantees: with the bridges on, not even what the exporter's own libraries say comes back as telemetry.
-#[test]
-fn exporting_makes_no_telemetry_of_its_own() {
-    in_child("exporting_makes_no_telemetry_of_its_own", || {
-        let sink = OtlpSink::start().expect("a sink");
-        let often = [
-            (env_vars::OTEL_BSP_SCHEDULE_DELAY, "20"),
-            (env_vars::OTEL_METRIC_EXPORT_INTERVAL, "20"),
-        ];
-        let mut config = config_of(&sink.grpc_endpoint(), &often);
-        config.span_groups = "all,tracing".to_owned();
-        lens::install_bridges();
-        let handle = lens::setup_telemetry(config).expect("starts");
-        end_spans(1);
-        let metrics = || {
-            let requests = sink.requests();
-            requests
-                .iter()
-                .filter(|request| request.signal == lens_testing::Signal::Metrics)
-                .count()
-        };
-        wait_until("ten exports", || metrics() >= 10);
-        assert_eq!((handle.snapshot().ended, handle.log_snapshot().ended), (1, 0));
-        assert_eq!(sink.counts().spans, 1);
-        assert!(handle.shutdown(PATIENCE));
-    });
-}

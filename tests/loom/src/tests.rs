@@ -103,8 +103,8 @@ fn page_of_records_lives_as_long_as_its_last_record() {
         let ring: &'static Ring<Heap> = Box::leak(Box::new(Ring::new(heap)));
         let owner = thread::spawn(move || {
             let mut pages = Pages::new(ring);
-            let first = pages.open(0, 4, |_| {}).expect("room");
-            let second = pages.open(0, 4, |_| {}).expect("room");
+            let first = pages.open([0, 0], 4, |_| {}).expect("room");
+            let second = pages.open([0, 0], 4, |_| {}).expect("room");
             ring.close(first);
             second
         });

@@ -237,7 +237,10 @@ fn run_shard(
         }
         connections.signals.send_replace(Signal::Stop);
         // Every connection holds a receiver; when the last is gone, `closed` resolves.
-        let _ = tokio::time::timeout(options.grace, connections.signals.closed()).await;
+        if tokio::time::timeout(options.grace, connections.signals.closed()).await.is_err() {
+            // What is dropped below was not done.
+            lens::begin_truncation();
+        }
         Ok(())
     });
     // Cancels what is still in flight, which ends its spans.

@@ -170,6 +170,17 @@ impl Attempt {
             self.span.set(semconv::ERROR_TYPE, error_type.to_owned());
             self.span.set_error(error_type.to_owned());
         }
+        if let Some(error_type) = error_type
+            && lens::logs::is_enabled()
+        {
+            let _current = self.context.clone().attach();
+            let attributes = [
+                (semconv::ROLLOUT_OUTCOME, value.into()),
+                (semconv::ERROR_TYPE, error_type.to_owned().into()),
+            ];
+            let event = semconv::event::ROLLOUT_FAILED;
+            gym_telemetry::record_warning(event, "a rollout has no result", &attributes);
+        }
         self.over = true;
     }
 }

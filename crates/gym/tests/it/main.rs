@@ -22,3 +22,4 @@ mod telemetry;
 mod trace;
 mod trace_context;
 mod trees;
+mod under_way;

@@ -1,6 +1,6 @@
 //! One export: pieces, tries, outcome, all within one budget.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::request::{self, Content};
 use super::response;
 use super::retry::{Verdict, back_off};
 use super::trouble::Trouble;
-use super::{Outcome, Prepared};
+use super::{OBSERVE_HEADER, Outcome, Prepared};
 use crate::split;
 
 /// What a sender keeps between requests.
@@ -31,6 +31,8 @@ pub(super) struct Signs {
     trouble: Mutex<Option<Trouble>>,
     /// Tries that found nobody there.
     refusals: AtomicU64,
+    /// Whether the receiver shows what is open.
+    observed: AtomicBool,
     hurry: Notify,
 }
 
@@ -41,6 +43,10 @@ impl Signs {
 
     pub(super) fn refusals(&self) -> u64 {
         self.refusals.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_observed(&self) -> bool {
+        self.observed.load(Ordering::Acquire)
     }
 
     pub(super) fn hurry(&self) {
@@ -188,6 +194,9 @@ async fn try_once(
         None => Connection::open(target).await?,
     };
     let response = connection.send(target, request::request(target, content)).await?;
+    if response.headers().contains_key(OBSERVE_HEADER) {
+        state.signs.observed.store(true, Ordering::Release);
+    }
     let verdict = response::read(target, response).await?;
     state.connection = Some(connection);
     Ok(verdict)

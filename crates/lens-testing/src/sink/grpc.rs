@@ -28,7 +28,14 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
         let _ = stream.set_nodelay(true);
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
-            let service = service_fn(|request| handle(request, Arc::clone(&shared)));
+            let service = service_fn(|request| {
+                let shared = Arc::clone(&shared);
+                async move {
+                    let mut response = handle(request, Arc::clone(&shared)).await?;
+                    shared.sign(&mut response);
+                    Ok::<_, Infallible>(response)
+                }
+            });
             // A sender that goes away is its own affair.
             let _ = http2::Builder::new(TokioExecutor::new())
                 .initial_stream_window_size(4 << 20)

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{
     BatchSettings, ExemplarFilter, ExportSettings, ExporterKind, HistogramAggregation, LensConfig,
-    MetricSettings, OtlpSettings, Propagators, Protocol, Sampler, Signal, SpanLimits,
+    LiveEvents, MetricSettings, OtlpSettings, Propagators, Protocol, Sampler, Signal, SpanLimits,
     TemporalityPreference, default_endpoint, doubled_path, signal_url,
 };
 use crate::env_vars as vars;
@@ -244,7 +244,12 @@ impl LensConfig {
         let metrics = env.boolean(vars::suffix::METRICS_ENABLED);
         config.metrics_exporter = env.exporter(vars::OTEL_METRICS_EXPORTER, metrics, chosen, true);
         let logs = env.boolean(vars::suffix::LOGS_ENABLED);
-        config.logs_exporter = env.exporter(vars::OTEL_LOGS_EXPORTER, logs, chosen, false);
+        config.live.exporter = env.exporter(vars::OTEL_LOGS_EXPORTER, None, chosen, true);
+        if logs == Some(true) {
+            config.logs_exporter = config.live.exporter;
+        }
+        let live = env.prefixed(vars::suffix::LIVE_EVENTS, "auto, on or off", LiveEvents::parse);
+        config.live.events = live.unwrap_or_default();
         config.traces_otlp = env.otlp(Signal::Traces);
         config.metrics_otlp = env.otlp(Signal::Metrics);
         config.logs_otlp = env.otlp(Signal::Logs);

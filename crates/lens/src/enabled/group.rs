@@ -1,6 +1,6 @@
 //! Span groups: static switches, and the registry that turns names into switches.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -18,6 +18,8 @@ pub struct Group {
     enabled: AtomicBool,
     long_lived: bool,
     scope: AtomicU16,
+    /// Its place among all that are registered, from one; zero when it is not.
+    number: AtomicU16,
 }
 
 /// The group of [`span!`](crate::span!): on whenever telemetry is.
@@ -26,10 +28,17 @@ pub static ALWAYS: Group = Group::new("always");
 impl Group {
     /// A group by name, to be passed to [`register`].
     pub const fn new(name: &'static str) -> Self {
-        Self { name, enabled: AtomicBool::new(false), long_lived: false, scope: AtomicU16::new(0) }
+        Self {
+            name,
+            enabled: AtomicBool::new(false),
+            long_lived: false,
+            scope: AtomicU16::new(0),
+            number: AtomicU16::new(0),
+        }
     }
 
-    /// Its spans are worth finding when the process dies inside them: each has a start record while it is open.
+    /// Its spans are worth telling of when the process ends inside them, or while they are open: each has a start
+    /// record until it ends.
     pub const fn long_lived(mut self) -> Self {
         self.long_lived = true;
         self
@@ -54,6 +63,10 @@ impl Group {
         self.scope.load(Ordering::Relaxed)
     }
 
+    pub(super) fn number(&self) -> u16 {
+        self.number.load(Ordering::Relaxed)
+    }
+
     pub(super) fn set_enabled(&self, enabled: bool) {
         self.enabled.store(enabled, Ordering::Relaxed);
     }
@@ -64,16 +77,30 @@ pub type Preset = (&'static str, &'static [&'static str]);
 
 #[derive(Debug)]
 pub(super) struct Registry {
-    /// Index = scope; 0 is lens itself.
-    namespaces: Vec<&'static str>,
+    /// Index + 1 = scope; 0 is lens itself.
+    scopes: Vec<Scope>,
+    /// Scopes that log records named, by name.
+    targets: BTreeMap<&'static str, u16>,
     groups: Vec<&'static Group>,
     presets: Vec<Preset>,
     /// What setup chose; applied to groups that are registered later too.
     spec: Option<String>,
 }
 
+/// An instrumentation scope.
+#[derive(Clone, Copy, Debug)]
+struct Scope {
+    name: &'static str,
+    /// That of this crate, or empty where others are told of.
+    version: &'static str,
+}
+
+/// More targets of log records than a program has modules that log; what exceeds it has no scope of its own.
+const MAX_TARGETS: usize = 256;
+
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
-    namespaces: Vec::new(),
+    scopes: Vec::new(),
+    targets: BTreeMap::new(),
     groups: Vec::new(),
     presets: Vec::new(),
     spec: None,
@@ -96,16 +123,18 @@ pub fn register(
     presets: &'static [Preset],
 ) {
     let mut registry = lock(&REGISTRY);
-    let known = registry.namespaces.iter().position(|name| *name == namespace);
+    let known = registry.scopes.iter().position(|scope| scope.name == namespace);
     let index = known.unwrap_or_else(|| {
-        registry.namespaces.push(namespace);
-        registry.namespaces.len() - 1
+        registry.scopes.push(Scope { name: namespace, version: env!("CARGO_PKG_VERSION") });
+        registry.scopes.len() - 1
     });
     let scope = u16::try_from(index + 1).unwrap_or(0);
     for group in groups {
         if !registry.groups.iter().any(|known| std::ptr::eq(*known, *group)) {
             group.scope.store(scope, Ordering::Relaxed);
             registry.groups.push(group);
+            let number = u16::try_from(registry.groups.len()).unwrap_or(0);
+            group.number.store(number, Ordering::Relaxed);
         }
     }
     for preset in presets {
@@ -222,30 +251,60 @@ pub(super) fn disable_all() {
 #[cfg(feature = "opentelemetry")]
 pub(super) fn scope_of(name: &str) -> u16 {
     /// Names live for ever.
-    const MAX_NAMESPACES: usize = 4_096;
+    const MAX_SCOPES: usize = 4_096;
     let mut registry = lock(&REGISTRY);
-    let known = registry.namespaces.iter().position(|known| *known == name);
+    let known = registry.scopes.iter().position(|known| known.name == name);
     let index = known.or_else(|| {
-        let has_room = registry.namespaces.len() < MAX_NAMESPACES;
+        let has_room = registry.scopes.len() < MAX_SCOPES;
         has_room.then(|| {
-            registry.namespaces.push(Box::leak(name.to_owned().into_boxed_str()));
-            registry.namespaces.len() - 1
+            let name = Box::leak(name.to_owned().into_boxed_str());
+            registry.scopes.push(Scope { name, version: "" });
+            registry.scopes.len() - 1
         })
     });
     index.and_then(|index| u16::try_from(index + 1).ok()).unwrap_or(0)
 }
 
-/// The namespaces by scope number.
-pub(super) fn scope_name(scope: u16) -> &'static str {
-    match usize::from(scope).checked_sub(1) {
-        Some(index) => lock(&REGISTRY).namespaces.get(index).copied().unwrap_or("lens"),
-        None => "lens",
+/// Name and version of a scope by its number.
+pub(super) fn scope(number: u16) -> (&'static str, &'static str) {
+    let found = usize::from(number)
+        .checked_sub(1)
+        .and_then(|index| lock(&REGISTRY).scopes.get(index).copied());
+    found.map_or(("lens", env!("CARGO_PKG_VERSION")), |scope| (scope.name, scope.version))
+}
+
+/// The number of the scope that is called like the target of a log record; `None` when there are too many.
+pub(super) fn scope_of_target(target: &str) -> Option<u16> {
+    if target.is_empty() {
+        return Some(0);
     }
+    let mut registry = lock(&REGISTRY);
+    if let Some(number) = registry.targets.get(target) {
+        return Some(*number);
+    }
+    if registry.targets.len() >= MAX_TARGETS {
+        return None;
+    }
+    let known = registry.scopes.iter().position(|scope| scope.name == target);
+    let name: &'static str = Box::leak(Box::from(target));
+    let index = known.unwrap_or_else(|| {
+        registry.scopes.push(Scope { name, version: "" });
+        registry.scopes.len() - 1
+    });
+    let number = u16::try_from(index + 1).ok()?;
+    registry.targets.insert(name, number);
+    Some(number)
+}
+
+/// The name of the group with a number.
+pub(super) fn group_name(number: u16) -> &'static str {
+    let index = usize::from(number).checked_sub(1);
+    index.and_then(|index| Some(lock(&REGISTRY).groups.get(index)?.name)).unwrap_or_default()
 }
 
 /// The number of the scope that was registered as the `index`-th.
 pub(super) fn scope_number(index: usize) -> Option<u16> {
-    lock(&REGISTRY).namespaces.get(index)?;
+    lock(&REGISTRY).scopes.get(index)?;
     u16::try_from(index + 1).ok()
 }
 
@@ -275,7 +334,8 @@ mod tests {
 
     fn registry() -> Registry {
         Registry {
-            namespaces: vec!["test"],
+            scopes: Vec::new(),
+            targets: BTreeMap::new(),
             groups: vec![&JOB, &SERVER, &LIBRARY],
             presets: vec![("default", &["job"]), ("default", &["server"]), ("one", &["JOB"])],
             spec: None,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::console::{ConsoleLogs, ConsoleSpans};
+use super::live::{LiveEvents, Taker};
 use super::message::SpanMessage;
 use super::metrics::reader::{MetricExporter, MetricReader};
 use super::otlp::{OtlpBatches, start_client};
@@ -13,8 +14,8 @@ use super::pipeline::{self, InMemorySpans, Kind, Pipeline, SpanExporter};
 use super::raw::fork;
 use super::raw::published::Published;
 use super::recover;
-use super::{clock, group, propagation, resource, sampling, strategy};
-use crate::config::{ExporterKind, LensConfig, SpanLimits};
+use super::{clock, group, logs, propagation, resource, sampling, strategy};
+use crate::config::{self, ExporterKind, LensConfig, SpanLimits};
 use crate::{PipelineSnapshot, SetupError};
 
 static SET_UP: AtomicBool = AtomicBool::new(false);
@@ -47,6 +48,8 @@ pub(super) fn silence_after_fork() {
     SET_UP.store(false, Ordering::Relaxed);
     super::metrics::set_enabled(false);
     CURRENT.clear();
+    super::truncated::forget();
+    logs::set_taken(false);
     pipeline::forget_all();
 }
 
@@ -122,6 +125,7 @@ pub fn setup_telemetry_with_exporters(
     if !exports {
         config.metrics_exporter = ExporterKind::None;
         config.logs_exporter = ExporterKind::None;
+        config.live.exporter = ExporterKind::None;
         metric_exporters.clear();
     }
     // Without a group there is no span, so there is nothing to be ready for. In memory is for programs that choose
@@ -138,7 +142,11 @@ pub fn setup_telemetry_with_exporters(
     propagation::set(config.propagators);
     clock::anchor();
     let resource = resource::encode(&resource::attributes(&config));
-    let exporters_used = [config.traces_exporter, config.metrics_exporter, config.logs_exporter];
+    let has_spans = config.traces_exporter != ExporterKind::None || !exporters.is_empty();
+    let is_live = has_spans && config.live.events == config::LiveEvents::On;
+    let live_exporter = if is_live { config.live.exporter } else { ExporterKind::None };
+    let exporters_used =
+        [config.traces_exporter, config.metrics_exporter, config.logs_exporter, live_exporter];
     let uses_otlp = exporters_used.contains(&ExporterKind::Otlp);
     let client = if uses_otlp { Some(start_client()?) } else { None };
 
@@ -150,13 +158,11 @@ pub fn setup_telemetry_with_exporters(
         (ExporterKind::Memory, _) => exporters.push(Box::new(memory.clone())),
         _ => {}
     }
-    let mut start = |kind, exporters: Vec<Box<dyn SpanExporter>>, otlp: Option<OtlpBatches>| {
-        if exporters.is_empty() && otlp.is_none() {
-            return Ok(None);
-        }
+    let parts = |kind, exporters: Vec<Box<dyn SpanExporter>>, otlp: Option<OtlpBatches>| {
         // Only OTLP has somebody who could ship what a dead process left.
         let spools = otlp.is_some();
-        let parts = pipeline::Parts {
+        let has_exporter = spools || !exporters.is_empty();
+        has_exporter.then(|| pipeline::Parts {
             kind,
             settings: if kind.is_logs() { config.log_batch } else { config.batch },
             resource: resource.clone(),
@@ -164,35 +170,77 @@ pub fn setup_telemetry_with_exporters(
             otlp,
             ring_file: ring_file(&config, kind).filter(|_| spools),
             overflow: overflow_folder(&config, kind).filter(|_| spools),
-        };
-        let (pipeline, warning) = Pipeline::start(parts)?;
-        warnings.extend(warning);
-        Ok(Some(pipeline))
+            live: LiveEvents::Off,
+        })
     };
-    let pipeline = start(Kind::Spans, exporters, otlp)?;
-    let logs = match (config.logs_exporter, &client) {
-        (ExporterKind::Otlp, Some(client)) => {
-            start(Kind::Logs, Vec::new(), Some(OtlpBatches::logs(client, &config)?))?
-        }
-        (ExporterKind::Console, _) => start(Kind::Logs, vec![Box::new(ConsoleLogs)], None)?,
+    let mut spans = parts(Kind::Spans, exporters, otlp);
+    let taken = config.logs_exporter != ExporterKind::None;
+    let live = if spans.is_some() { wanted_live(&config) } else { config::LiveEvents::Off };
+    let logs_exporter = match config.logs_exporter {
+        ExporterKind::None if live != config::LiveEvents::Off => config.live.exporter,
+        exporter => exporter,
+    };
+    let logs = match (logs_exporter, &client) {
+        (ExporterKind::Otlp, Some(client)) => match OtlpBatches::logs(client, &config) {
+            Ok(otlp) => parts(Kind::Logs, Vec::new(), Some(otlp)),
+            // Nobody asked for it.
+            Err(_) if live == config::LiveEvents::Auto && !taken => None,
+            Err(error) => return Err(error),
+        },
+        (ExporterKind::Console, _) => parts(Kind::Logs, vec![Box::new(ConsoleLogs)], None),
         _ => None,
     };
-    let metrics = MetricReader::start(
-        &config,
-        resource,
-        client.as_ref(),
-        metric_exporters,
-        [pipeline, logs],
-    )?;
+    let mut start = |parts| {
+        let (pipeline, warning) = Pipeline::start(parts)?;
+        warnings.extend(warning);
+        Ok(pipeline)
+    };
+    let (logs, later) = match logs {
+        Some(logs) if taken || live == config::LiveEvents::On => (Some(start(logs)?), None),
+        later => (None, later),
+    };
+    logs::set_taken(taken && logs.is_some());
+    if let Some(spans) = &mut spans {
+        let taker: Taker = match (logs, later) {
+            (Some(logs), _) => Box::new(move || Some(logs)),
+            (None, Some(later)) => Box::new(move || Some(Pipeline::start(later).ok()?.0)),
+            (None, None) => Box::new(|| None),
+        };
+        spans.live = match live {
+            config::LiveEvents::Off => LiveEvents::Off,
+            _ => LiveEvents::Waiting(taker, config.live.heartbeat),
+        };
+        if live == config::LiveEvents::On {
+            spans.live.begin();
+        }
+    }
+    let pipeline = spans.map(start).transpose()?;
+    let metrics =
+        MetricReader::start(&config, resource, client.as_ref(), metric_exporters, pipeline)?;
     if pipeline.is_some() {
         warnings.extend(group::enable(&config.span_groups));
     }
     ACTIVE.store(true, Ordering::Relaxed);
     let generation = fork::generation();
-    let inner = Inner { pipeline, logs, metrics, memory, warnings, generation };
+    let inner = Inner { pipeline, metrics, memory, warnings, generation };
     let handle = TelemetryHandle { inner: Some(Arc::new(inner)) };
     CURRENT.set(Box::leak(Box::new(handle.clone())));
     Ok(handle)
+}
+
+/// What is asked for, as far as it can be done: only OTLP has a receiver that could say what it shows.
+fn wanted_live(config: &LensConfig) -> config::LiveEvents {
+    let live = &config.live;
+    match live.events {
+        _ if live.exporter == ExporterKind::None => config::LiveEvents::Off,
+        config::LiveEvents::Auto
+            if config.traces_exporter != ExporterKind::Otlp
+                || live.exporter != ExporterKind::Otlp =>
+        {
+            config::LiveEvents::Off
+        }
+        events => events,
+    }
 }
 
 /// A name for what this process keeps in a folder of several.
@@ -235,7 +283,6 @@ fn halves(timeout: Duration) -> (Instant, Instant) {
 
 struct Inner {
     pipeline: Option<&'static Pipeline>,
-    logs: Option<&'static Pipeline>,
     metrics: Option<MetricReader>,
     memory: InMemorySpans,
     warnings: Vec<String>,
@@ -245,7 +292,8 @@ struct Inner {
 
 impl Inner {
     fn pipelines(&self) -> impl Iterator<Item = &'static Pipeline> {
-        [self.pipeline, self.logs].into_iter().flatten()
+        // That of log records may have begun later.
+        [self.pipeline, pipeline::logs()].into_iter().flatten()
     }
 }
 
@@ -279,11 +327,8 @@ impl TelemetryHandle {
 
     /// Whether anything leaves this process.
     pub fn is_exporting(&self) -> bool {
-        is_active()
-            && self
-                .inner
-                .as_ref()
-                .is_some_and(|inner| inner.pipelines().next().is_some() || inner.metrics.is_some())
+        let inner = self.own().filter(|_| is_active());
+        inner.is_some_and(|inner| inner.pipelines().next().is_some() || inner.metrics.is_some())
     }
 
     /// Exports what ended before the call; false when that takes longer than `timeout`.
@@ -306,6 +351,9 @@ impl TelemetryHandle {
 
     /// Switches every group off, exports what is left and stops the threads; false when that takes longer.
     ///
+    /// Spans of long-lived groups that are open are ended, innermost first, as they were when they began and with
+    /// [`semconv::TRUNCATED`](crate::semconv::TRUNCATED); other spans that end later are counted as dropped.
+    ///
     /// Spans and metrics share the time as in [`TelemetryHandle::force_flush`]; spans that are not on their way at
     /// its end are dropped and counted. May be called again, from any thread; the first call decides what is sent.
     pub fn shutdown(&self, timeout: Duration) -> bool {
@@ -313,6 +361,9 @@ impl TelemetryHandle {
         let (halfway, deadline) = halves(timeout);
         ACTIVE.store(false, Ordering::Relaxed);
         group::disable_all();
+        if let Some(pipeline) = inner.pipeline {
+            pipeline.close_open_spans();
+        }
         for pipeline in inner.pipelines() {
             pipeline.begin_shut_down(deadline);
         }
@@ -331,7 +382,7 @@ impl TelemetryHandle {
 
     /// What became of every log record.
     pub fn log_snapshot(&self) -> PipelineSnapshot {
-        let pipeline = self.own().and_then(|inner| inner.logs);
+        let pipeline = self.own().and_then(|_| pipeline::logs());
         pipeline.map(Pipeline::snapshot).unwrap_or_default()
     }
 

@@ -1,9 +1,11 @@
 //! A logger for the `log` facade: records go to lens with the ids of the current span, and on to another logger.
 
+use std::borrow::Cow;
+
 use log::{Level, LevelFilter, Log, Metadata, Record, SetLoggerError};
 
-use super::logs::{self, Severity};
-use crate::semconv;
+use super::logs::{self, LogRecord, Severity};
+use super::thread;
 
 /// Hands records to lens.
 pub struct LogBridge {
@@ -49,7 +51,7 @@ impl Log for LogBridge {
         if let Some(next) = &self.next {
             next.log(record);
         }
-        if logs::is_enabled() {
+        if logs::is_enabled() && !thread::exports() {
             let severity = match record.level() {
                 Level::Trace => Severity::Trace,
                 Level::Debug => Severity::Debug,
@@ -57,11 +59,10 @@ impl Log for LogBridge {
                 Level::Warn => Severity::Warn,
                 Level::Error => Severity::Error,
             };
-            let attributes = [(semconv::LOG_TARGET, record.target().into())];
-            match record.args().as_str() {
-                Some(body) => logs::emit(severity, body, &attributes),
-                None => logs::emit(severity, &record.args().to_string(), &attributes),
-            }
+            let (args, target) = (record.args(), record.target());
+            let body = args.as_str().map_or_else(|| args.to_string().into(), Cow::Borrowed);
+            let (attributes, event_name) = (&[] as _, "");
+            logs::emit_record(&LogRecord { severity, body: &body, attributes, event_name, target });
         }
     }
 

@@ -124,6 +124,11 @@ impl OtlpBatches {
         OtlpTicket(self.sender.begin(request, std::thread::current()))
     }
 
+    /// Whether the receiver said that it shows what is open.
+    pub(super) fn is_observed(&self) -> bool {
+        self.sender.is_observed()
+    }
+
     /// How often a try found nobody there.
     pub(super) fn refusals(&self) -> u64 {
         self.sender.refusals()

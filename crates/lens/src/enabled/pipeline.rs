@@ -5,6 +5,7 @@
 //! drops the newest span and counts it. Log records go the same way through a ring of their own.
 
 mod backlog;
+mod closer;
 pub(super) mod counts;
 pub(super) mod gather;
 mod overflow;
@@ -18,6 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use super::live::LiveEvents;
 use super::lock;
 use super::otlp::OtlpBatches;
 use super::raw::fork;
@@ -30,6 +32,7 @@ use crate::semconv::drop_reason;
 use crate::{PipelineSnapshot, SetupError};
 
 type PipelineRing = Ring<Mapping>;
+type RingWriter = super::raw::ring::Writer<Mapping>;
 
 /// Finished spans (or log records) as one OTLP request.
 #[derive(Clone, Debug)]
@@ -166,6 +169,8 @@ pub(super) struct Parts {
     pub(super) ring_file: Option<PathBuf>,
     /// Where undeliverable chunks go.
     pub(super) overflow: Option<PathBuf>,
+    /// What is done about open spans.
+    pub(super) live: LiveEvents,
 }
 
 #[derive(Debug)]
@@ -186,6 +191,8 @@ pub(super) struct Pipeline {
     is_open: AtomicBool,
     exporter: OnceLock<Thread>,
     counters: Counters,
+    /// Held by whoever reads start records or frees their pages.
+    records: Mutex<()>,
     control: Mutex<Control>,
     changed: Condvar,
 }
@@ -227,6 +234,7 @@ impl Pipeline {
             is_open: AtomicBool::new(settings.max_queue_spans.is_none()),
             exporter: OnceLock::new(),
             counters: Counters::default(),
+            records: Mutex::default(),
             control: Mutex::default(),
             changed: Condvar::new(),
         }));
@@ -279,6 +287,13 @@ impl Pipeline {
     #[cold]
     fn refuse(&self, counter: impl Fn(&Counters) -> &AtomicU64) {
         counter(&self.counters).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts an item that is there without having been admitted.
+    fn count_queued(&self) {
+        if self.max_items != u64::MAX {
+            self.queued_items.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     #[cold]

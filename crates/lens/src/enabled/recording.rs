@@ -10,7 +10,8 @@ use lens_otlp::encode::{
 };
 use lens_otlp::event::put_event_of_numbers;
 
-use super::clock::Ticks;
+use super::attributes::bit;
+use super::clock::{self, Ticks};
 use super::context::{Shared, SpanContext};
 use super::limited::Limited;
 use super::message::SpanMessage;
@@ -18,8 +19,10 @@ use super::pipeline::writer::{self, Ended, StartRecord};
 use super::raw::fork;
 use super::span_end;
 use super::thread::Thread;
+use super::truncated;
 use super::value::Value;
 use crate::config::SpanLimits;
+use crate::semconv::TRUNCATED;
 
 /// What a span that exists is good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,10 +147,10 @@ impl Recording {
         self.shared.as_ref()
     }
 
-    /// Notes that it is open, for whoever finds the process dead.
+    /// Notes that it is open, for whoever ends it if its code does not.
     #[cold]
-    pub(super) fn open_record(&mut self) {
-        let record = self.with_ended(|ended| writer::open_record(self.scope, ended));
+    pub(super) fn open_record(&mut self, group: u16) {
+        let record = self.with_ended(|ended| writer::open_record([self.scope, group], ended));
         self.record = record;
         self.message.is_unusual = true;
     }
@@ -171,8 +174,12 @@ impl Recording {
     #[cold]
     #[inline(never)]
     pub(super) fn finish_unusual(mut self: Box<Self>, thread: &Thread, end_nanos: Option<u64>) {
+        let is_ours = self.record.as_ref().is_none_or(StartRecord::begin_end);
         // A copy in a forked child is not the child's to export.
-        if self.mode == Mode::Recording && self.generation == fork::generation() {
+        if is_ours && self.mode == Mode::Recording && self.generation == fork::generation() {
+            if self.record.is_some() && truncated::has_begun() {
+                self.truncate();
+            }
             let now = Ticks::now();
             let end_nanos = end_nanos.unwrap_or_else(|| {
                 if self.start_is_given {
@@ -191,7 +198,7 @@ impl Recording {
             self.with_ended(|ended| writer::push_ended(thread, self.scope, ended));
         }
         // Only now: whoever finds the process dead in between finds the span twice rather than not at all.
-        if let Some(record) = self.record.take() {
+        if let Some(record) = self.record.take().filter(|_| is_ours) {
             record.close();
         }
         self.shared = None;
@@ -204,6 +211,17 @@ impl Recording {
         }
         if bytes <= KEPT_BYTES {
             thread.give_idle(self);
+        }
+    }
+
+    /// Says that it is not its code that ends it.
+    #[cold]
+    fn truncate(&mut self) {
+        self.message.put_bool(TRUNCATED, bit(TRUNCATED), true);
+        self.add_event::<&str>(TRUNCATED, clock::now_unix_nanos(), &[]);
+        let rare = self.rare();
+        if rare.status == StatusCode::Ok {
+            rare.status = StatusCode::Unset;
         }
     }
 

@@ -12,16 +12,16 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use lens_otlp::encode::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES, put_key_value};
+use lens_otlp::encode::RESOURCE_ATTRIBUTES;
 use lens_otlp::view::{AnyValue, Attributes, SpanView, resources};
-use lens_otlp::wire::put_fixed64;
 use rustix::fs::{FlockOperation, flock};
 
 use super::pipeline::gather::{Gathered, frame};
 use super::pipeline::{ABANDONED, Kind, counts, is_locked, is_older, newest};
 use super::raw::mapping::{MAGIC, UNFINISHED, VERSION, at, slots_at};
-use super::raw::records::{RECORD_BYTES, RECORD_HEAD};
+use super::raw::records::{self, RECORD_BYTES, RECORD_HEAD};
 use super::raw::ring::state;
+use super::truncated::truncate;
 use crate::spool::{PipelineState, Spool};
 use crate::{PipelineSnapshot, semconv};
 
@@ -33,8 +33,8 @@ pub(super) const EXTENSION: &str = "ring";
 pub(super) const NOTE_RESOURCE: u8 = 1;
 pub(super) const NOTE_SCOPE: u8 = 2;
 pub(super) const NOTE_OVERFLOW: u8 = 3;
-/// Field number of `Span.end_time_unix_nano`.
-const END_TIME: u8 = 8;
+/// A scope that is no namespace of ours, so it does not have our version.
+pub(super) const NOTE_TARGET: u8 = 4;
 /// How often counts that change while they are read are read again.
 const COUNT_TRIES: usize = 100;
 /// Words of a slot's header, by their place.
@@ -366,7 +366,7 @@ impl Ring {
             .filter_map(|(state_at, record)| {
                 let (head, content) = record.split_at_checked(RECORD_HEAD)?;
                 let number = |at: usize| head.get(at..at + 4)?.first_chunk().copied();
-                let is_open = u32::from_le_bytes(number(0)?) != 0;
+                let is_open = records::is_open(u32::from_ne_bytes(number(0)?));
                 let message = content.get(..u32::from_le_bytes(number(4)?) as usize)?;
                 let scope = u16::from_le_bytes([head[8], head[9]]);
                 is_open.then_some(OpenSpan { state_at, scope, message })
@@ -409,10 +409,13 @@ impl Ring {
         let resource = self.notes().find(|(kind, ..)| *kind == NOTE_RESOURCE);
         let resource = resource.map_or(&[] as &[u8], |(_, _, resource)| resource);
         let name_of = |scope: u16| {
-            let named =
-                self.notes().find(|(kind, number, _)| (*kind, *number) == (NOTE_SCOPE, scope));
+            let named = self.notes().find(|(kind, number, _)| {
+                matches!(*kind, NOTE_SCOPE | NOTE_TARGET) && *number == scope
+            });
             let name = named.and_then(|(_, _, name)| std::str::from_utf8(name).ok());
-            (name.unwrap_or("lens").to_owned(), env!("CARGO_PKG_VERSION").to_owned())
+            let is_ours = named.is_none_or(|(kind, ..)| kind == NOTE_SCOPE);
+            let version = if is_ours { env!("CARGO_PKG_VERSION") } else { "" };
+            (name.unwrap_or("lens").to_owned(), version.to_owned())
         };
         let mut remains = Vec::new();
         let mut gathered = Gathered::default();
@@ -444,9 +447,7 @@ impl Ring {
         for open in self.open_spans() {
             let start = SpanView::read(open.message).map_or(0, |span| span.start_nanos);
             let mut message = open.message.to_vec();
-            // The last of a field counts.
-            put_fixed64(&mut message, END_TIME, last_nanos.max(start));
-            put_key_value(&mut message, SPAN_ATTRIBUTES, semconv::TRUNCATED, &true);
+            truncate(&mut message, last_nanos.max(start));
             add(open.scope, &message, (open.state_at, 0));
         }
         if gathered.items > 0 {

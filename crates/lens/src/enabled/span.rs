@@ -208,7 +208,7 @@ impl Span {
             recording.share(shared);
         }
         if group.is_long_lived() {
-            recording.open_record();
+            recording.open_record(group.number());
         }
         (Self { inner: Some(recording) }, context)
     }

@@ -11,6 +11,22 @@ use super::context::Context;
 use super::pipeline::writer::Lane;
 use super::recording::Recording;
 
+/// How the names of the threads of this crate and its client begin.
+#[cfg(any(feature = "log", feature = "tracing"))]
+const OWN_THREADS: &str = "lens-";
+
+#[cfg(any(feature = "log", feature = "tracing"))]
+thread_local! {
+    static EXPORTS: bool =
+        std::thread::current().name().is_some_and(|name| name.starts_with(OWN_THREADS));
+}
+
+/// Whether this thread is one of those that export: what it does is not to be told, or exporting would never end.
+#[cfg(any(feature = "log", feature = "tracing"))]
+pub(super) fn exports() -> bool {
+    EXPORTS.try_with(|exports| *exports).unwrap_or(true)
+}
+
 /// Recordings that a thread keeps for its next spans.
 const IDLE: u32 = 1024;
 

@@ -8,15 +8,16 @@ use std::fmt;
 
 use tracing_core::field::{Field, Visit};
 use tracing_core::span::{Attributes, Id, Record};
-use tracing_core::{Event, Level, Metadata, Subscriber};
+use tracing_core::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context as LayerContext, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
 use super::context::Context;
 use super::current::{self, Depth};
 use super::group::{Group, register};
-use super::logs::{self, Severity};
+use super::logs::{self, LogRecord, Severity};
 use super::span::Span;
+use super::thread::{self, exports};
 use super::value::Value;
 use crate::semconv;
 
@@ -43,16 +44,6 @@ impl TracingLayer {
         tracing_core::dispatcher::set_global_default(tracing_core::Dispatch::new(subscriber))
             .is_ok()
     }
-}
-
-thread_local! {
-    /// Whether this thread is one of those that export: what it does is not to be told, or exporting would never end.
-    static EXPORTS: bool =
-        std::thread::current().name().is_some_and(|name| name.starts_with(super::OWN_THREADS));
-}
-
-fn exports() -> bool {
-    EXPORTS.try_with(|exports| *exports).unwrap_or(true)
 }
 
 /// What a `tracing` span carries of ours.
@@ -118,7 +109,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TracingLayer {
             && let Some(ours) = theirs.extensions_mut().get_mut::<Ours>()
             && let Some(depth) = ours.entered.pop()
         {
-            super::thread::with(|thread| current::leave_for_good(thread, depth));
+            thread::with(|thread| current::leave_for_good(thread, depth));
         }
     }
 
@@ -134,10 +125,21 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TracingLayer {
         if *metadata.level() > self.least || !logs::is_enabled() || exports() {
             return;
         }
-        let mut record = OnRecord::of(metadata);
-        event.record(&mut record);
-        logs::emit(severity(*metadata.level()), &record.message, &record.attributes);
+        let mut fields = OnRecord::default();
+        event.record(&mut fields);
+        logs::emit_record(&LogRecord {
+            severity: severity(*metadata.level()),
+            body: &fields.message,
+            attributes: &fields.attributes,
+            event_name: event_name(metadata.name()),
+            target: metadata.target(),
+        });
     }
+}
+
+/// The name that an event was given; one that has none is called after its place in the source.
+fn event_name(name: &'static str) -> &'static str {
+    if name.starts_with("event ") { "" } else { name }
 }
 
 fn severity(level: Level) -> Severity {
@@ -180,17 +182,13 @@ impl Visit for OnSpan<'_> {
 }
 
 /// Fields of an event: the message is the body, the others are attributes.
+#[derive(Default)]
 struct OnRecord {
     message: String,
     attributes: Vec<(&'static str, Value)>,
 }
 
 impl OnRecord {
-    fn of(metadata: &'static Metadata<'static>) -> Self {
-        let target = (semconv::LOG_TARGET, Value::from_static(metadata.target()));
-        Self { message: String::new(), attributes: vec![target] }
-    }
-
     fn put(&mut self, field: &Field, value: Value) {
         self.attributes.push((field.name(), value));
     }

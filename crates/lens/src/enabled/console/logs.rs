@@ -36,8 +36,8 @@ fn put_lines(out: &mut String, request: &[u8]) -> Result<(), DecodeError> {
     Ok(())
 }
 
-/// What the record is about: its event, else its target.
-fn name<'a>(record: &LogView<'a>) -> Result<&'a str, DecodeError> {
+/// What the record is about: its event, else its target, which is its scope where it has one of its own.
+fn name<'a>(record: &LogView<'a>, scope: &ScopeView<'a>) -> Result<&'a str, DecodeError> {
     if !record.event_name.is_empty() {
         return Ok(record.event_name);
     }
@@ -46,17 +46,17 @@ fn name<'a>(record: &LogView<'a>) -> Result<&'a str, DecodeError> {
             return Ok(target);
         }
     }
-    Ok("")
+    Ok(scope.name)
 }
 
-fn put_record(
+fn put_record<'a>(
     out: &mut String,
-    record: &LogView<'_>,
-    scope: &ScopeView<'_>,
+    record: &LogView<'a>,
+    scope: &ScopeView<'a>,
     tail: &str,
 ) -> Result<(), DecodeError> {
     out.push_str("{\"type\":\"log\",\"name\":");
-    put_text(out, name(record)?);
+    put_text(out, name(record, scope)?);
     out.push(',');
     if !record.trace_id.is_empty() {
         put_id(out, "trace_id", record.trace_id);
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn record_outside_of_every_span_has_no_ids() {
         let line = line(LogParts { body: "hello", ..LogParts::default() });
-        assert_eq!((&line["body"], &line["name"]), (&"hello".into(), &"".into()));
+        assert_eq!((&line["body"], &line["name"]), (&"hello".into(), &"lens".into()));
         assert!(line.get("trace_id").is_none() && line.get("span_id").is_none(), "{line}");
     }
 }

@@ -15,7 +15,7 @@ use crate::config::{
     ExporterKind, HistogramAggregation, LensConfig, Signal, TemporalityPreference,
 };
 use crate::enabled::diagnosis::Diagnosis;
-use crate::enabled::pipeline::{ExportOutcome, Pipeline};
+use crate::enabled::pipeline::{self, ExportOutcome, Pipeline};
 use crate::enabled::{clock, diagnostics, lock, otlp};
 use crate::semconv::pipeline as names;
 use crate::{PipelineSnapshot, SetupError, Value};
@@ -94,7 +94,7 @@ impl MetricReader {
         resource: Vec<u8>,
         client: Option<&Client>,
         exporters: Vec<Box<dyn MetricExporter>>,
-        [spans, logs]: [Option<&'static Pipeline>; 2],
+        spans: Option<&'static Pipeline>,
     ) -> Result<Option<Self>, SetupError> {
         let target = match (config.metrics_exporter, client) {
             (ExporterKind::Otlp, Some(client)) => {
@@ -114,10 +114,8 @@ impl MetricReader {
         if let Some(pipeline) = spans {
             observe_spans(pipeline);
         }
-        if let Some(pipeline) = logs {
-            observe_logs(pipeline);
-        }
-        observe_exports([spans, logs]);
+        observe_logs();
+        observe_exports(spans);
         let shared = Arc::new(Shared::default());
         let start_nanos = clock::now_unix_nanos();
         let mut worker = Worker {
@@ -335,29 +333,29 @@ fn observe_spans(pipeline: &'static Pipeline) {
     });
 }
 
-fn observe_logs(pipeline: &'static Pipeline) {
-    let snapshot = move || pipeline.snapshot();
-    Counter::observable(names::LOGS_ENDED, "{record}", "Log records made", move || {
-        single(snapshot().ended)
+/// Their pipeline may begin later, or never.
+fn observe_logs() {
+    fn observe<T>(read: impl Fn(PipelineSnapshot) -> Observations<T>) -> Observations<T> {
+        pipeline::logs().map_or_else(Vec::new, |logs| read(logs.snapshot()))
+    }
+    Counter::observable(names::LOGS_ENDED, "{record}", "Log records made", || {
+        observe(|snapshot| single(snapshot.ended))
     });
-    Counter::observable(names::LOGS_EXPORTED, "{record}", "Log records acknowledged", move || {
-        single(snapshot().exported)
+    Counter::observable(names::LOGS_EXPORTED, "{record}", "Log records acknowledged", || {
+        observe(|snapshot| single(snapshot.exported))
     });
-    Counter::observable(
-        names::LOGS_DROPPED,
-        "{record}",
-        "Log records lost, by reason",
-        move || by_reason(snapshot()),
-    );
-    Gauge::observable(names::LOGS_QUEUED, "{record}", "Log records that wait", move || {
-        single(snapshot().queued as f64)
+    Counter::observable(names::LOGS_DROPPED, "{record}", "Log records lost, by reason", || {
+        observe(by_reason)
+    });
+    Gauge::observable(names::LOGS_QUEUED, "{record}", "Log records that wait", || {
+        observe(|snapshot| single(snapshot.queued as f64))
     });
 }
 
-fn observe_exports(pipelines: [Option<&'static Pipeline>; 2]) {
+fn observe_exports(spans: Option<&'static Pipeline>) {
+    let pipelines = move || [spans, pipeline::logs()].into_iter().flatten();
     Counter::observable(names::EXPORT_FAILURES, "{export}", "Exports that failed", move || {
-        let pipelines = pipelines.iter().flatten();
-        let failures: u64 = pipelines.map(|pipeline| pipeline.snapshot().export_failures).sum();
+        let failures: u64 = pipelines().map(|pipeline| pipeline.snapshot().export_failures).sum();
         single(failures + FAILURES.load(Ordering::Relaxed))
     });
     let about = "Measurements that no histogram holds, by reason";

@@ -53,7 +53,8 @@ impl Gathered {
 
 /// The name and version of a scope of this process.
 pub(super) fn own_scope(scope: u16) -> (String, String) {
-    (group::scope_name(scope).to_owned(), env!("CARGO_PKG_VERSION").to_owned())
+    let (name, version) = group::scope(scope);
+    (name.to_owned(), version.to_owned())
 }
 
 /// Up to where a slot was gathered.

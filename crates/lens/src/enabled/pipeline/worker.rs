@@ -20,6 +20,7 @@ use super::{
 use crate::SetupError;
 use crate::config::{BatchSettings, Signal};
 use crate::enabled::diagnostics::{self, Said};
+use crate::enabled::live::LiveEvents;
 use crate::enabled::metrics::reader::record_export;
 use crate::enabled::otlp::{OtlpBatches, OtlpOutcome, OtlpTicket};
 use crate::enabled::raw::mapping::Mapping;
@@ -35,6 +36,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A receiver that asks for more is tried after this.
 const LONGEST_ASKED: Duration = Duration::from_secs(300);
 
+/// A span that has been open for so long is worth a question.
+const LONG_OPEN: Duration = Duration::from_secs(1);
 /// A request that has been out for so long makes way for newer ones under pressure.
 const SLOW_ANSWER: Duration = Duration::from_millis(100);
 
@@ -56,6 +59,8 @@ enum Load {
     Spooled(Chunk),
     /// The front of the backlog.
     Waiting,
+    /// Nothing: the receiver is asked whether it shows what is open.
+    Question,
 }
 
 struct InFlight {
@@ -79,6 +84,9 @@ pub(super) struct Worker {
     overflow: Option<Overflow>,
     /// Where dead processes leave their rings.
     spool_folder: Option<std::path::PathBuf>,
+    live: LiveEvents,
+    /// Whether the receiver has ever answered.
+    was_answered: bool,
     noted_scopes: usize,
     /// Whether spans came fast when it last looked.
     is_busy: bool,
@@ -123,6 +131,8 @@ impl Worker {
             otlp: parts.otlp,
             overflow,
             spool_folder,
+            live: parts.live,
+            was_answered: false,
             noted_scopes: 0,
             is_busy: false,
             round: Round::default(),
@@ -154,8 +164,9 @@ impl Worker {
     /// Tells whoever reads the ring after this process's death what its scopes are called.
     fn note_scopes(&mut self) {
         while let Some(number) = group::scope_number(self.noted_scopes) {
-            let name = group::scope_name(number);
-            let note = recover::note(recover::NOTE_SCOPE, number, name.as_bytes());
+            let (name, version) = group::scope(number);
+            let kind = if version.is_empty() { recover::NOTE_TARGET } else { recover::NOTE_SCOPE };
+            let note = recover::note(kind, number, name.as_bytes());
             self.pipeline.ring.memory().note(&note);
             self.noted_scopes += 1;
         }
@@ -235,6 +246,7 @@ impl Worker {
             self.next_anchor = now + ANCHOR;
             clock::anchor();
             self.note_scopes();
+            let _alone = lock(&self.pipeline.records);
             self.pipeline.ring.sweep_pages();
         }
         self.pipeline.ring.memory().set_clock(clock::now_unix_nanos());
@@ -242,10 +254,27 @@ impl Worker {
             self.next_counts = now + TICK;
             self.pipeline.publish_counts();
         }
+        if let (LiveEvents::On(watch), None) = (&mut self.live, &self.away) {
+            watch.look(self.pipeline);
+        }
         if self.pipeline.counters.buffer_full.load(Ordering::Relaxed) > 0 {
             // Said here: the thread that ended the span must not wait for stderr.
             BUFFER_FULL.say("the buffer is full; the newest spans are dropped and counted");
         }
+    }
+
+    /// Asks the receiver with an empty request, where nothing has ended that would ask it but something is open.
+    fn ask(&mut self) {
+        if self.was_answered || !self.live.is_waiting() || self.away.is_some() {
+            return;
+        }
+        let Some(otlp) = self.otlp.as_ref().filter(|_| self.pipeline.is_open_since(LONG_OPEN))
+        else {
+            return;
+        };
+        let ticket = otlp.begin(std::sync::Arc::default());
+        let since = Instant::now();
+        self.in_flight = Some(InFlight { load: Load::Question, ticket, since });
     }
 
     /// Takes over what dead processes left.
@@ -300,6 +329,7 @@ impl Worker {
             self.begin_round(flush.unwrap_or(0));
             return true;
         }
+        self.ask();
         false
     }
 
@@ -381,6 +411,12 @@ impl Worker {
 
     fn settle(&mut self, outcome: OtlpOutcome) {
         let Some(InFlight { load, since, .. }) = self.in_flight.take() else { return };
+        if self.live.is_waiting()
+            && self.otlp.as_ref().is_some_and(OtlpBatches::is_observed)
+            && lock(&self.pipeline.control).deadline.is_none()
+        {
+            self.live.begin();
+        }
         let signal = if self.pipeline.kind.is_logs() { Signal::Logs } else { Signal::Traces };
         record_export(signal, since.elapsed());
         if !matches!(outcome, OtlpOutcome::Exported { rejected: 0 })
@@ -388,6 +424,7 @@ impl Worker {
         {
             otlp.explain();
         }
+        self.was_answered |= !matches!(outcome, OtlpOutcome::Failed { .. });
         let outcome = match outcome {
             OtlpOutcome::Exported { rejected } => ExportOutcome::Exported { rejected },
             OtlpOutcome::Rejected => ExportOutcome::Rejected,
@@ -398,7 +435,7 @@ impl Worker {
                     Load::Fresh(fresh) => self.held = Some(fresh),
                     // What was spooled meanwhile is newer.
                     Load::Spooled(chunk) => self.backlog.push_front(Waiting::File(chunk)),
-                    Load::Waiting => {}
+                    Load::Waiting | Load::Question => {}
                 }
                 return;
             }
@@ -412,6 +449,7 @@ impl Worker {
             }
             Load::Spooled(chunk) => self.count_waiting(&Waiting::File(chunk), outcome),
             Load::Waiting => self.settle_waiting(outcome),
+            Load::Question => {}
         }
     }
 

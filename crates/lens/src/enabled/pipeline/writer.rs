@@ -196,6 +196,11 @@ pub(in crate::enabled) struct StartRecord {
 }
 
 impl StartRecord {
+    /// Says that the span's own code ends it; false when somebody else did.
+    pub(in crate::enabled) fn begin_end(&self) -> bool {
+        self.generation != fork::generation() || self.ring.begin_end(self.record)
+    }
+
     /// The span has ended and is published.
     pub(in crate::enabled) fn close(self) {
         if self.generation == fork::generation() {
@@ -204,12 +209,13 @@ impl StartRecord {
     }
 }
 
-/// Notes that a span is open; `None` when nobody could find the note, or there is no room for more.
+/// Notes that a span is open; `None` when there is no room for more.
 ///
-/// `started` is the span so far; what is too long for a record goes without its attributes.
-pub(in crate::enabled) fn open_record(scope: u16, started: &Ended<'_>) -> Option<StartRecord> {
+/// `owner` is the number of its scope and that of its group. `started` is the span so far; what is too long for a
+/// record goes without its attributes.
+pub(in crate::enabled) fn open_record(owner: [u16; 2], started: &Ended<'_>) -> Option<StartRecord> {
     let pipeline = SPANS.get()?;
-    if !pipeline.outlives_process || !pipeline.is_ours() {
+    if !pipeline.is_ours() {
         return None;
     }
     let bare = started.message.get(..started.head_len)?;
@@ -220,7 +226,7 @@ pub(in crate::enabled) fn open_record(scope: u16, started: &Ended<'_>) -> Option
         let mut lane = thread.spans.try_borrow_mut().ok().filter(|_| thread.keeps())?;
         lane.serve(pipeline);
         let pages = lane.pages.get_or_insert_with(|| Pages::new(pipeline.ring));
-        pages.open(scope, started.encoded_len(), |out| started.write(out))
+        pages.open(owner, started.encoded_len(), |out| started.write(out))
     });
     if record.is_none() {
         pipeline.count_unrecorded();

@@ -247,6 +247,12 @@ pub(crate) struct Writer<M: Memory + 'static> {
 }
 
 impl<M: Memory> Writer<M> {
+    /// The longest frame that fits.
+    pub(crate) fn room(&self) -> usize {
+        let left = self.ring.memory.slot_bytes() - self.at as usize;
+        left.saturating_sub(FRAME_HEADER)
+    }
+
     /// Appends a frame of `len` bytes; false when it does not fit.
     #[inline]
     pub(crate) fn append(

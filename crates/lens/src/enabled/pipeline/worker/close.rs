@@ -35,7 +35,8 @@ impl Worker {
             } else if last_round {
                 break;
             } else {
-                // What ended before the gate closed is published by now.
+                // What ended before the gate closed is published by now, and there is room for what had none before.
+                self.pipeline.close_open_spans();
                 last_round = true;
                 self.begin_round(0);
             }
@@ -92,7 +93,10 @@ impl Worker {
             if self.round_ticket.is_none() {
                 self.begin_round(0);
                 if self.round.is_done() {
-                    break;
+                    if self.pipeline.close_open_spans() == 0 {
+                        break;
+                    }
+                    self.begin_round(0);
                 }
             }
             match self.next_fresh() {
