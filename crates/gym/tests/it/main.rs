@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
+mod contract;
 mod demo;
 mod doctor;
 mod ending;
