@@ -384,3 +384,38 @@ async fn trace_headers_pass_through_a_service_that_traces_nothing() {
     let answer = raw(front.address, &post("/model", &headers, "{}"));
     assert!(answer.ends_with(&format!(r#"["{parent}","a=1",null]"#)), "{answer}");
 }
+
+#[tokio::test]
+async fn model_endpoints_get_no_trace_headers_where_they_are_not_to() {
+    let behind = start_with(|service| {
+        service.route(Method::POST, "/headers", |call, _| async move {
+            let has = |name| call.headers().contains_key(name);
+            Reply::json(&serde_json::json!([has("traceparent"), has("tracestate")]))
+        });
+    });
+    let url = format!("http://127.0.0.1:{}", behind.address.port());
+    for (propagate_to_models, expected) in [(true, "[true,true]"), (false, "[false,false]")] {
+        let model = Endpoint::model(&url).expect("a URL");
+        let mut service = Service::new(ServerType::ResponsesApiModels, "m___m".to_owned());
+        service.route(Method::POST, "/ask", move |call, _| {
+            let model = model.clone();
+            async move {
+                Ok(Reply::json_bytes(call.post(&model, "/headers").body("{}").send().await?.body))
+            }
+        });
+        let server = Server::bind("127.0.0.1", 0).expect("a free port");
+        let address = server.address();
+        let (stop, stopped) = watch::channel(false);
+        let client = ClientConfig { propagate_to_models, ..ClientConfig::default() };
+        let options = ServeOptions { client, ..ServeOptions::default() };
+        let thread = std::thread::spawn(move || {
+            server.serve(Arc::new(service), &options, stopped).expect("serves");
+        });
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let headers = format!("traceparent: {parent}\r\ntracestate: a=1\r\n");
+        let answer = raw(address, &post("/ask", &headers, "{}"));
+        assert!(answer.ends_with(expected), "{propagate_to_models}: {answer}");
+        stop.send_replace(true);
+        thread.join().expect("the server ends");
+    }
+}

@@ -57,3 +57,12 @@ fn only_the_last_cell_of_a_row_names_tests() {
     let page = "| `a.rs::b` of x | here | `c/d.rs::e`, `f.rs::g` |\n| none | here | — |\n";
     assert_eq!(named_tests(page), [(1, "c/d", "e"), (1, "f", "g")]);
 }
+
+/// Guarantees: what this side promises, a test holds.
+#[test]
+fn every_promise_of_this_side_has_a_test() {
+    let page =
+        fs::read_to_string(crates().join("../docs/reference/conformance.md")).expect("the page");
+    let bare: Vec<&str> = page.lines().filter(|line| line.contains("| here | — |")).collect();
+    assert!(bare.is_empty(), "no test for:\n{}", bare.join("\n"));
+}

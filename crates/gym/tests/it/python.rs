@@ -233,6 +233,8 @@ fn a_python_server_takes_part_in_one_trace() {
     let environment = [
         ("NEMO_GYM_OTEL_ENABLED", "1"),
         ("NEMO_GYM_OTEL_EXPORTER", "console"),
+        ("NEMO_GYM_OTEL_LOGS_ENABLED", "1"),
+        ("OTEL_METRICS_EXEMPLAR_FILTER", "always_on"),
         ("PATH", path.trim_start_matches(':')),
     ];
     let mut fleet = Fleet::start(&Start {
@@ -273,4 +275,16 @@ fn a_python_server_takes_part_in_one_trace() {
         assert!(!tree.contains("orphan"), "{tree}");
     }
     assert_eq!(rollouts, 5);
+    // What `grep '"trace_id"'` finds in the logs of both kinds of server is JSON with an id and a name.
+    let mut found = 0;
+    for log in std::fs::read_dir(fleet.logs()).expect("logs").flatten() {
+        let log = std::fs::read_to_string(log.path()).expect("a log");
+        for line in log.lines().filter(|line| line.contains("\"trace_id\"")) {
+            let value: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            let id = value["trace_id"].as_str().unwrap_or_default();
+            assert!(id.len() == 32 && value["name"].is_string(), "{line}");
+            found += 1;
+        }
+    }
+    assert!(found >= 5 * 8, "{found} lines");
 }
