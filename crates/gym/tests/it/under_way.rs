@@ -102,9 +102,18 @@ fn rollouts_in_flight_are_seen_and_a_fleet_that_is_stopped_inside_them_tells_wha
     let ids: BTreeSet<&String> = spans.iter().map(|span| &span.span_id).collect();
     assert_eq!(ids.len(), spans.len(), "nothing came twice");
     let cut: Vec<&CollectedSpan> = spans.iter().filter(|span| is_truncated(span)).collect();
+    // Whose caller is stopped a moment earlier is cancelled by that, not by its own end.
+    let is_cancelled =
+        |span: &CollectedSpan| span.attributes.get(semconv::CANCELLED) == Some(&true.into());
     let of = |name: &str, server: &str| {
-        let is = |span: &&&CollectedSpan| span.name == name && span.service().ends_with(server);
-        cut.iter().filter(is).count()
+        let is_cut = |span: &CollectedSpan| match server {
+            MODEL => is_cancelled(span),
+            _ => is_truncated(span),
+        };
+        let is = |span: &&CollectedSpan| {
+            span.name == name && span.service().ends_with(server) && is_cut(span)
+        };
+        spans.iter().filter(is).count()
     };
     for (name, server) in [
         (semconv::span::ROLLOUT, AGENT),
