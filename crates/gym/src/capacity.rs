@@ -148,7 +148,8 @@ impl Capacity {
                 workers: instance.workers,
                 pool: pool.divided_by(instance.workers),
                 destinations: 1,
-                descriptors_per_rollout: 2,
+                // Its caller and who it asks: an agent asks a model and an environment.
+                descriptors_per_rollout: if is_agent(&instance) { 3 } else { 2 },
                 uses_ports: instance.server_type == ServerType::ResponsesApiModels,
             })
         };
@@ -245,10 +246,10 @@ mod tests {
         };
         let few = System { descriptors: Some(1024), ..PLENTY };
         let text = first_words(raised, few, 16_000);
-        assert!(text.contains("open files (ulimit -n) of agent allows 480"), "{text}");
-        assert!(text.contains("`ulimit -n 32064`"), "{text}");
+        assert!(text.contains("open files (ulimit -n) of agent allows 320"), "{text}");
+        assert!(text.contains("`ulimit -n 48064`"), "{text}");
         assert_eq!(
-            capacity(raised, System { descriptors: Some(32_064), ..PLENTY }).warning(16_000),
+            capacity(raised, System { descriptors: Some(48_064), ..PLENTY }).warning(16_000),
             None
         );
         let unlimited = "global_aiohttp_connector_limit_per_host: 0";
