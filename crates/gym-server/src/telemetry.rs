@@ -104,12 +104,11 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let entered = this.context.clone().map(Context::attach);
-        let polled = Polled(this.open);
-        let poll = this.future.poll(cx);
-        drop(polled);
-        drop(entered);
-        let result = ready!(poll);
+        let result = {
+            let _entered = this.context.clone().map(Context::attach);
+            let _polled = Polled(&mut *this.open);
+            ready!(this.future.poll(cx))
+        };
         if let Some(mut open) = this.open.take() {
             open.done = true;
             if open.span.is_recording() {

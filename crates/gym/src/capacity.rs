@@ -1,10 +1,11 @@
 //! How many rollouts can be in flight at once before a limit makes them wait, and which limit that is.
 //!
 //! A rollout holds one connection at a time from the driver to its agent, one from the agent to whomever it asks,
-//! and one from a model server to its endpoint. Servers of one host reach each other by sockets that take no port.
+//! and one from a model server to its endpoint; kept connections of an agent stay open beside the one in use. Servers of
+//! one host reach each other by sockets that take no port.
 
 use gym_server::client::PoolLimits;
-use gym_server::config::Instance;
+use gym_server::config::{GlobalConfig, Instance};
 use gym_server::instance::ServerType;
 
 use crate::collect::grouped;
@@ -16,16 +17,16 @@ const PORT_RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 
 /// What the system grants to a process.
 #[derive(Clone, Copy, Debug)]
-pub struct System {
+struct System {
     /// Open files; `None` is no limit.
-    pub descriptors: Option<usize>,
+    descriptors: Option<usize>,
     /// Ports for connections to one address; `None` when that is not known.
-    pub ports: Option<usize>,
+    ports: Option<usize>,
 }
 
 impl System {
     /// Of this process, whose servers have the same.
-    pub fn of_this_process() -> Self {
+    fn of_this_process() -> Self {
         let range = std::fs::read_to_string(PORT_RANGE).unwrap_or_default();
         let mut ends = range.split_ascii_whitespace().filter_map(|end| end.parse::<usize>().ok());
         let ports = ends.next().zip(ends.next()).and_then(|(from, to)| (to + 1).checked_sub(from));
@@ -62,6 +63,14 @@ impl Limit {
                 format!("start it after `ulimit -n {}`", wanted * per_rollout + OWN_DESCRIPTORS)
             }
             Self::Ports => "widen it with sysctl".to_owned(),
+        }
+    }
+
+    /// What becomes of the rollouts beyond it.
+    fn consequence(self) -> &'static str {
+        match self {
+            Self::PerHost | Self::Total => "the others wait for a connection",
+            Self::Descriptors | Self::Ports => "connections of the others fail",
         }
     }
 }
@@ -129,8 +138,14 @@ pub struct Capacity {
 }
 
 impl Capacity {
+    /// Of the driver and servers of a config, on this machine.
+    pub fn of(config: &GlobalConfig) -> Self {
+        let pool = PoolLimits::from_global(config.value());
+        Self::new(config.instances(), pool, System::of_this_process())
+    }
+
     /// Of a driver and these servers, whose pools have these limits.
-    pub fn new(instances: &[Instance], pool: PoolLimits, system: System) -> Self {
+    fn new(instances: &[Instance], pool: PoolLimits, system: System) -> Self {
         let is_agent =
             |instance: &&Instance| instance.server_type == ServerType::ResponsesApiAgents;
         let driver = Holder {
@@ -188,12 +203,13 @@ impl Capacity {
         }
         let change = limit.change(wanted, holder.workers, holder.descriptors_per_rollout);
         let mut text = format!(
-            "{} rollouts are to be in flight, but {} of {} allows {}; the others wait for a \
-             connection: {change}, or lower --concurrency",
+            "{} rollouts are to be in flight, but {} of {} allows {}; {}: {change}, or lower \
+             --concurrency",
             grouped(wanted as u64),
             limit.name(),
             holder.name,
             grouped(rollouts as u64),
+            limit.consequence(),
         );
         for holder in &self.holders {
             text.push('\n');
@@ -205,8 +221,6 @@ impl Capacity {
 
 #[cfg(test)]
 mod tests {
-    use gym_server::config::GlobalConfig;
-
     use super::*;
 
     fn capacity(limits: &str, system: System) -> Capacity {

@@ -52,7 +52,7 @@ pub fn partition(pieces: &[Piece]) -> Partition {
     let mut partition = Partition::default();
     for own in path::critical(pieces, &bounds) {
         let Label { band, admitted_nanos, is_unanswered, .. } = labels[own.piece];
-        if is_unanswered && !partition.unanswered.contains(&own.piece) {
+        if is_unanswered {
             partition.unanswered.push(own.piece);
         }
         match admitted_nanos {
@@ -64,6 +64,9 @@ pub fn partition(pieces: &[Piece]) -> Partition {
             None => put_with_waits(&mut partition.segments, &pieces[own.piece], own, band),
         }
     }
+    // A request that others ran beside has several stretches of its own.
+    partition.unanswered.sort_unstable();
+    partition.unanswered.dedup();
     partition.timings_scaled = timings::lay_out(pieces, &mut partition.segments);
     partition
 }

@@ -24,15 +24,18 @@ pub(crate) fn lay_out(pieces: &[Piece], segments: &mut Vec<Segment>) -> bool {
         let asked = below
             .clone()
             .filter(|&at| at != carrier && pieces[at].make == Make::Client { to_model: true });
-        let reply = asked.map(|at| pieces[at].end_nanos).max().unwrap_or(u64::MAX);
+        let call = &pieces[carrier];
+        let reply = asked.map(|at| pieces[at].end_nanos).max();
+        let reply = reply.map_or(call.end_nanos, |reply| reply.min(call.end_nanos));
         cut(segments, reply);
-        let is_model = |segment: &Segment| {
-            segment.band == Band::Model
-                && below.contains(&segment.piece)
-                && segment.to_nanos <= reply
-        };
+        // Segments lie in the order of time: only those of the call are looked at.
+        let first = segments.partition_point(|segment| segment.to_nanos <= call.start_nanos);
+        let last = segments.partition_point(|segment| segment.from_nanos < reply);
+        let is_model =
+            |segment: &Segment| segment.band == Band::Model && below.contains(&segment.piece);
+        let of_call = segments.get(first..last).unwrap_or_default();
         let room: u64 =
-            segments.iter().filter(|segment| is_model(segment)).map(Segment::nanos).sum();
+            of_call.iter().filter(|segment| is_model(segment)).map(Segment::nanos).sum();
         let stages = [
             (Band::Decode, timings.decode_nanos),
             (Band::Prefill, timings.prefill_nanos),
@@ -41,14 +44,14 @@ pub(crate) fn lay_out(pieces: &[Piece], segments: &mut Vec<Segment>) -> bool {
         let asked: u128 = stages.iter().map(|(_, nanos)| u128::from(*nanos)).sum();
         let fits = asked <= u128::from(room);
         scaled |= !fits;
-        let mut at = segments.len();
+        let mut at = last;
         for (band, nanos) in stages {
             let mut left = if fits {
                 nanos
             } else {
                 u64::try_from(u128::from(nanos) * u128::from(room) / asked).unwrap_or(room)
             };
-            while left > 0 && at > 0 {
+            while left > 0 && at > first {
                 if !is_model(&segments[at - 1]) {
                     at -= 1;
                     continue;
@@ -93,11 +96,12 @@ fn carriers(pieces: &[Piece]) -> Vec<(usize, usize)> {
 
 /// Splits the segment that `at` lies in.
 fn cut(segments: &mut Vec<Segment>, at: u64) {
-    let place =
-        segments.iter().position(|segment| segment.from_nanos < at && at < segment.to_nanos);
-    if let Some(place) = place {
-        let rest = Segment { from_nanos: at, ..segments[place] };
-        segments[place].to_nanos = at;
+    let place = segments.partition_point(|segment| segment.to_nanos <= at);
+    if let Some(segment) = segments.get_mut(place)
+        && segment.from_nanos < at
+    {
+        let rest = Segment { from_nanos: at, ..*segment };
+        segment.to_nanos = at;
         segments.insert(place + 1, rest);
     }
 }

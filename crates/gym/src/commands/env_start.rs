@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use crate::args::EnvStartArgs;
+use crate::capacity::Capacity;
+use crate::collect::CONCURRENCY_KEY;
 use crate::commands::{HURRIED_FLUSH, block_on, flush_telemetry};
 use crate::exit::ExitStatus;
 use crate::fleet::{Fleet, FleetOptions, interrupted};
@@ -21,11 +23,16 @@ pub fn run(
     let mut flags = settings::verbose_override(verbose);
     flags.extend(settings::model_overrides(&args.model));
     let config = settings::load(&args.source, flags, Ports::Assign, printer)?;
+    let wanted =
+        config.get(CONCURRENCY_KEY).and_then(|count| usize::try_from(count.as_u64()?).ok());
     let options = FleetOptions {
         log_dir: args.log_dir.clone(),
         config_loaded_nanos: Some((from, lens::now_unix_nanos())),
         ..FleetOptions::default()
     };
+    if let Some(warning) = wanted.and_then(|count| Capacity::of(&config).warning(count)) {
+        printer.warn(&warning);
+    }
     block_on(async {
         let fleet = Fleet::start(config, options, printer).await?;
         let failure = tokio::select! {

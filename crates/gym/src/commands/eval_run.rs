@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use gym_server::client::{Client, ClientConfig, Listener, Patience, PoolLimits};
+use gym_server::client::{Client, ClientConfig, Listener, Patience};
 use gym_server::config::GlobalConfig;
 use gym_server::instance::{Endpoint, ServerType};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::EvalRunArgs;
-use crate::capacity::{Capacity, System};
+use crate::capacity::Capacity;
 use crate::collect::{
     self, Cancel, Canceller, CollectSummary, FleetAgents, OptionsError, PreparedRun, Stop,
     cancellation,
@@ -181,9 +181,7 @@ fn prepare(
     let options = collect::options(config, fleet, printer).map_err(OptionsError::into_inner)?;
     let agents: Vec<String> = agents(fleet).into_keys().collect();
     let run = PreparedRun::prepare(options, &agents, printer)?;
-    let pool = PoolLimits::from_global(fleet.value());
-    let capacity = Capacity::new(fleet.instances(), pool, System::of_this_process());
-    if let Some(warning) = capacity.warning(run.concurrency()) {
+    if let Some(warning) = Capacity::of(fleet).warning(run.concurrency()) {
         printer.warn(&warning);
     }
     Ok(run)

@@ -6,7 +6,7 @@ use std::net::{IpAddr, TcpListener, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gym_server::client::{Patience, PoolLimits};
+use gym_server::client::Patience;
 use gym_server::config::{GlobalConfig, Instance, Program};
 use gym_server::instance::{Endpoint, InstanceError};
 use gym_server::program::{EXIT_PORT_TAKEN, keep_undelivered};
@@ -25,8 +25,7 @@ use super::trace::{self, StartupTrace};
 use super::{
     Fleet, FleetError, FleetOptions, endpoints, flush, memory, port_holder, probe, stop_children,
 };
-use crate::capacity::{Capacity, System};
-use crate::collect::CONCURRENCY_KEY;
+use crate::capacity::Capacity;
 use crate::printer::Printer;
 
 /// How long a server may take until it answers.
@@ -92,14 +91,7 @@ pub async fn run(
         printer.say(&announce::ready_block(&started.instances));
         let (host, port) = config.head_server();
         printer.say(&format!("Head server: {}", Endpoint::gym(HEAD_NAME, &host, port).url()));
-        let pool = PoolLimits::from_global(config.value());
-        let capacity = Capacity::new(config.instances(), pool, System::of_this_process());
-        printer.say(&capacity.line());
-        let wanted = config.get(CONCURRENCY_KEY).and_then(|count| count.as_u64());
-        let warning = wanted.and_then(|count| capacity.warning(usize::try_from(count).ok()?));
-        if let Some(warning) = warning {
-            printer.warn(&warning);
-        }
+        printer.say(&Capacity::of(&config).line());
         if let Some(run_id) = &run_id {
             printer.say(&format!("Telemetry run id: {}", run_id.as_str()));
         }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::foreign;
 use super::rollout::{Rollout, Traces};
+use super::span::role::{AGENT, MODEL, RESOURCES};
 use super::span::{Kind, Span};
 use super::timestamp;
 use super::tree::Node;
@@ -71,8 +72,6 @@ fn make(span: &Span, attributes: &Map<String, Value>) -> Make {
         _ => Make::Unknown,
     }
 }
-
-use super::span::role::{AGENT, MODEL, RESOURCES};
 
 fn waits(span: &Span, node: &Node, make: Make, attributes: &Map<String, Value>) -> Vec<Wait> {
     let number = |map: &Map<String, Value>, key: &str| map.get(key).and_then(Value::as_u64);

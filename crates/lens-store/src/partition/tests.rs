@@ -186,6 +186,22 @@ fn deep_chains_and_many_siblings_are_walked_without_recursion() {
     assert_eq!((bands[Band::Tool], bands[Band::Agent]), (50_000, 50_000));
 }
 
+/// Guarantees: calls are looked at one by one, however many a rollout has.
+#[test]
+fn thousands_of_calls_have_their_own_timings() {
+    let timings = Timings { queue_nanos: 1, prefill_nanos: 2, decode_nanos: 3 };
+    let mut pieces = vec![piece(0, 0, 200_000, AGENT)];
+    for at in 0..20_000 {
+        let mut call = piece(0, 10 * at, 10 * at + 8, Make::Known(Band::Model));
+        call.timings = Some(timings);
+        pieces.push(call);
+    }
+    let bands = partition(&pieces).bands();
+    let calls = 20_000;
+    assert_eq!((bands[Band::Queue], bands[Band::Prefill]), (calls, 2 * calls));
+    assert_eq!((bands[Band::Decode], bands[Band::Model]), (3 * calls, 2 * calls));
+}
+
 fn make() -> impl Strategy<Value = Make> {
     prop_oneof![
         Just(Make::Attempt),
