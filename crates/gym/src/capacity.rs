@@ -262,6 +262,7 @@ mod tests {
         let text = first_words(raised, few, 16_000);
         assert!(text.contains("open files (ulimit -n) of agent allows 320"), "{text}");
         assert!(text.contains("`ulimit -n 48064`"), "{text}");
+        assert!(text.contains("connections of the others fail"), "{text}");
         assert_eq!(
             capacity(raised, System { descriptors: Some(48_064), ..PLENTY }).warning(16_000),
             None

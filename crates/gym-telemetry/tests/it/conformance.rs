@@ -27,6 +27,30 @@ fn named_tests(page: &str) -> Vec<(usize, &str, &str)> {
     found
 }
 
+/// Whether a source has a test of this name: a function marked as one, or what a test program with a `main` of its own
+/// prints as the harness does.
+fn is_test(source: &str, name: &str) -> bool {
+    let marked = |at: usize| {
+        let line_start = source[..at].rfind('\n').unwrap_or(0);
+        source[..line_start]
+            .lines()
+            .rev()
+            .map(str::trim)
+            .take_while(|line| line.starts_with("#[") || line.starts_with("//"))
+            .any(|line| line == "#[test]" || line.starts_with("#[tokio::test"))
+    };
+    let function = format!("fn {name}(");
+    source.match_indices(&function).any(|(at, _)| marked(at))
+        || source.contains(&format!("test {name} "))
+}
+
+#[test]
+fn a_function_that_is_no_test_is_none() {
+    let source = "#[test]\n/// Doc.\nfn a() {}\nfn b() {}\n    #[tokio::test]\n    async fn c() {}\n\"test d ... ok\"";
+    assert!(["a", "c", "d"].iter().all(|name| is_test(source, name)));
+    assert!(!is_test(source, "b"));
+}
+
 #[test]
 fn every_test_that_the_page_names_exists() {
     let page = |name: &str| {
@@ -41,10 +65,7 @@ fn every_test_that_the_page_names_exists() {
         let source = sources.entry(file).or_insert_with(|| {
             fs::read_to_string(crates().join(format!("{file}.rs"))).unwrap_or_default()
         });
-        // A test program with a `main` of its own prints its name as the harness does.
-        let exists = [format!("fn {name}("), format!("test {name} ")]
-            .iter()
-            .any(|text| source.contains(text));
+        let exists = is_test(source, name);
         if !exists {
             missing.push(format!("line {line}: {file}.rs::{name}"));
         }

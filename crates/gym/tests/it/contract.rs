@@ -3,7 +3,6 @@
 //! The lists are written out here: a constant that is renamed must fail this test.
 
 use std::collections::BTreeSet;
-use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use lens_testing::OtlpSink;
 
+use crate::exchange::{answer, post, read_request};
 use crate::support::{Fleet, Start, output, text};
 
 const SPANS: &[&str] = &[
@@ -122,22 +122,14 @@ fn engine() -> u16 {
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let asked = Arc::clone(&asked);
-            std::thread::spawn(move || answer(stream, &asked));
+            std::thread::spawn(move || serve(stream, &asked));
         }
     });
     port
 }
 
-fn answer(mut stream: TcpStream, asked: &AtomicUsize) {
-    let mut request = Vec::new();
-    let mut buffer = [0; 4096];
-    while !is_whole(&request) {
-        match stream.read(&mut buffer) {
-            Ok(0) | Err(_) => return,
-            Ok(read) => request.extend_from_slice(&buffer[..read]),
-        }
-    }
-    let request = String::from_utf8_lossy(&request).into_owned();
+fn serve(mut stream: TcpStream, asked: &AtomicUsize) {
+    let Some(request) = read_request(&mut stream) else { return };
     let call = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function",
         "function":{"name":"run_command","arguments":"{\"command\":\"echo done\"}"}}]}"#;
     let last = r#"{"role":"assistant","content":"done"}"#;
@@ -161,33 +153,7 @@ fn answer(mut stream: TcpStream, asked: &AtomicUsize) {
         }
         _ => ("200 OK\r\nserver-timing: queue;dur=1, prefill;dur=1, decode;dur=1", body),
     };
-    let _ = write!(
-        stream,
-        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\n\
-         content-length: {}\r\n\r\n{body}",
-        body.len()
-    );
-}
-
-fn is_whole(request: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(request);
-    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
-    let length = head.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
-    });
-    body.len() >= length.unwrap_or(0)
-}
-
-fn post(port: u16, path: &str, body: &str) {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("connects");
-    let length = body.len();
-    let head =
-        format!("POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}");
-    write!(stream, "{head}\r\n\r\n{body}").expect("sends");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("reads");
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    answer(&mut stream, status, &body);
 }
 
 #[test]
@@ -242,11 +208,7 @@ fn a_fleet_with_every_switch_on_sends_every_name_of_the_contract() {
         "++model_idle_timeout_seconds=1",
     ];
     let mut fleet = Fleet::start(&Start { arguments: &arguments, environment: &environment });
-    let instances = fleet.instances();
-    let model = instances.iter().find(|entry| entry["process_name"] == "policy_model");
-    let port = model.and_then(|entry| entry["port"].as_u64()).expect("a port");
-    let port = u16::try_from(port).expect("a port");
-
+    let model = ("127.0.0.1", fleet.port("policy_model"));
     let input = fleet.folder.path().join("rows.jsonl");
     let row = serde_json::json!({
         "responses_create_params": {
@@ -277,13 +239,15 @@ fn a_fleet_with_every_switch_on_sends_every_name_of_the_contract() {
     // The engine's silence may have cost a rollout.
     assert!(matches!(collected.status.code(), Some(0 | 1)), "{}", text(&collected.stderr));
     post(
-        port,
+        model,
         "/v1/chat/completions",
+        &[],
         r#"{"messages":[{"role":"user","content":"x"}],"model":"m"}"#,
     );
     post(
-        port,
+        model,
         "/v1/messages",
+        &[],
         r#"{"messages":[{"role":"user","content":"x"}],"model":"m","max_tokens":9}"#,
     );
     assert_eq!(fleet.stop(), Some(0), "{}", fleet.said());

@@ -7,6 +7,7 @@ mod demo;
 mod doctor;
 mod ending;
 mod env_test;
+mod exchange;
 mod faults;
 mod memory;
 mod models;

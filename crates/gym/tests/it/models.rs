@@ -1,10 +1,10 @@
 //! What model servers say about their calls: names, counts and times.
 
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 
 use serde_json::Value;
 
+use crate::exchange::{answer, post, read_request};
 use crate::spans;
 use crate::support::{Fleet, Start};
 
@@ -17,48 +17,13 @@ fn engine() -> u16 {
     let port = listener.local_addr().expect("an address").port();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            let mut request = Vec::new();
-            let mut buffer = [0; 4096];
-            while !is_whole(&request) {
-                match stream.read(&mut buffer) {
-                    Ok(0) | Err(_) => break,
-                    Ok(read) => request.extend_from_slice(&buffer[..read]),
-                }
+            if read_request(&mut stream).is_some() {
+                let timings = "server-timing: queue;dur=10, prefill;dur=20, decode;dur=70";
+                answer(&mut stream, &format!("200 OK\r\n{timings}"), BODY);
             }
-            let _ = write!(
-                stream,
-                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\
-                 server-timing: queue;dur=10, prefill;dur=20, decode;dur=70\r\n\
-                 content-length: {}\r\n\r\n{BODY}",
-                BODY.len()
-            );
         }
     });
     port
-}
-
-fn is_whole(request: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(request);
-    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
-    let length = head.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
-    });
-    body.len() >= length.unwrap_or(0)
-}
-
-fn post(port: u16, path: &str, body: &str) -> String {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("connects");
-    write!(
-        stream,
-        "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .expect("sends");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("reads");
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    answer
 }
 
 /// Lines of a fleet whose model server was asked once in each dialect.
@@ -83,19 +48,18 @@ fn lines_of(span_groups: &str) -> String {
             ("NEMO_GYM_OTEL_SPAN_GROUPS", span_groups),
         ],
     });
-    let instances = fleet.instances();
-    let model = instances.iter().find(|entry| entry["process_name"] == "policy_model");
-    let port = model.and_then(|entry| entry["port"].as_u64()).expect("a port");
-    let port = u16::try_from(port).expect("a port");
-    post(port, "/v1/responses", r#"{"input":"hush","model":"asked"}"#);
+    let model = ("127.0.0.1", fleet.port("policy_model"));
+    post(model, "/v1/responses", &[], r#"{"input":"hush","model":"asked"}"#);
     post(
-        port,
+        model,
         "/v1/chat/completions",
+        &[],
         r#"{"messages":[{"role":"user","content":"hush"}],"model":"asked"}"#,
     );
     post(
-        port,
+        model,
         "/v1/messages",
+        &[],
         r#"{"messages":[{"role":"user","content":"hush"}],"model":"asked","max_tokens":9}"#,
     );
     assert_eq!(fleet.stop(), Some(0), "{}", fleet.said());

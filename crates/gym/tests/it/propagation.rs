@@ -21,13 +21,6 @@ fn fleet(arguments: &[&str]) -> Fleet {
     Fleet::start(&Start { arguments: &all, environment: &CONSOLE })
 }
 
-fn port(fleet: &Fleet, instance: &str) -> u16 {
-    let instances = fleet.instances();
-    let entry = instances.iter().find(|entry| entry["process_name"] == instance);
-    let port = entry.and_then(|entry| entry["port"].as_u64()).expect("a port");
-    u16::try_from(port).expect("a port")
-}
-
 fn trace_id(number: usize) -> String {
     format!("{:032x}", 0xabc_0000 + number)
 }
@@ -61,7 +54,7 @@ fn check(traces: &BTreeMap<String, Vec<Span>>, numbers: std::ops::Range<usize>) 
 #[test]
 fn pipelined_requests_keep_their_traces() {
     let mut fleet = fleet(&[]);
-    let mut stream = TcpStream::connect(("127.0.0.1", port(&fleet, "example_single_tool_call")))
+    let mut stream = TcpStream::connect(("127.0.0.1", fleet.port("example_single_tool_call")))
         .expect("connects");
     let mut requests = String::new();
     for number in 0..100 {
@@ -87,7 +80,7 @@ fn cancelled_requests_stay_in_their_own_traces() {
     let mut fleet = fleet(&[
         "++policy_model.responses_api_models.scripted_model.latency={kind: fixed, ms: 400}",
     ]);
-    let agent = port(&fleet, "example_single_tool_call_simple_agent");
+    let agent = fleet.port("example_single_tool_call_simple_agent");
     let body = r#"{"responses_create_params":{"input":"Do I need a coat?","tools":[{"type":"function","name":"get_weather","description":"w","parameters":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"],"additionalProperties":false},"strict":true}]}}"#;
     let send = |number: usize, connection: &str| {
         let mut stream = TcpStream::connect(("127.0.0.1", agent)).expect("connects");

@@ -7,7 +7,7 @@ use gym_telemetry::{env_vars, semconv};
 use lens_testing::{CollectedSpan, OtlpSink, Signal};
 use serde_json::Value;
 
-use crate::support::{Fleet, Start, output, text, weather_rows};
+use crate::support::{Fleet, Start, gym, output, text, weather_rows};
 
 const AGENT: &str = "example_single_tool_call_simple_agent";
 const ARGUMENTS: [&str; 4] =
@@ -168,4 +168,19 @@ fn many_fleets_that_start_at_once_each_come_up_or_say_which_port_is_busy() {
             assert_eq!(fleet.stop(), Some(0), "{}", fleet.said());
         }
     }
+}
+
+/// Guarantees: a run with servers of its own says once what binds, although its fleet starts inside of it.
+#[test]
+fn a_run_that_wants_more_than_a_limit_allows_is_told_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let rows = weather_rows(folder.path());
+    let mut command = gym();
+    command.args(["eval", "run", "--agent", AGENT, "--concurrency", "16000", "--limit", "1"]);
+    command.args(ARGUMENTS).arg("--input").arg(rows).args(["--output", "out.jsonl"]);
+    let run = output(command.current_dir(folder.path()));
+    let said = text(&run.stderr);
+    assert_eq!(run.status.code(), Some(0), "{said}");
+    assert_eq!(said.matches("16,000 rollouts are to be in flight").count(), 1, "{said}");
+    assert!(said.contains("the others wait for a connection"), "{said}");
 }

@@ -161,12 +161,18 @@ impl Fleet {
 
     /// Pid of an instance.
     pub fn pid(&self, instance: &str) -> u32 {
-        self.instances()
-            .iter()
-            .find(|entry| entry["process_name"] == instance)
-            .and_then(|entry| entry["pid"].as_u64())
-            .and_then(|pid| u32::try_from(pid).ok())
-            .expect("the instance has a pid")
+        u32::try_from(self.number(instance, "pid")).expect("a pid")
+    }
+
+    /// Port of an instance.
+    pub fn port(&self, instance: &str) -> u16 {
+        u16::try_from(self.number(instance, "port")).expect("a port")
+    }
+
+    fn number(&self, instance: &str, field: &str) -> u64 {
+        let instances = self.instances();
+        let entry = instances.iter().find(|entry| entry["process_name"] == instance);
+        entry.and_then(|entry| entry[field].as_u64()).expect(field)
     }
 
     /// An `eval run --no-serve` against this fleet.

@@ -3,8 +3,8 @@
 //! The service is the one that the W3C test harness is run against; every rule that the harness looks at is here too,
 //! and some about several headers that it leaves open.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::exchange::{answer, post, read_request};
 use crate::support::example;
 
 const TRACE: &str = "12345678901234567890123456789012";
@@ -129,30 +130,6 @@ impl Sent {
     }
 }
 
-/// Reads a request to its end and answers it; gives back its head.
-fn answer(stream: &mut TcpStream) -> Option<String> {
-    let mut request = Vec::new();
-    let mut buffer = [0; 4096];
-    loop {
-        let text = String::from_utf8_lossy(&request).into_owned();
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head.lines().find_map(|line| {
-                let (name, value) = line.split_once(':')?;
-                name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
-            });
-            if body.len() >= length.unwrap_or(0) {
-                let reply = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
-                stream.write_all(reply).expect("answers");
-                return Some(head.to_owned());
-            }
-        }
-        match stream.read(&mut buffer) {
-            Ok(0) | Err(_) => return None,
-            Ok(read) => request.extend_from_slice(&buffer[..read]),
-        }
-    }
-}
-
 /// Whom the service is told to call.
 struct Peer {
     order: String,
@@ -168,7 +145,10 @@ impl Peer {
             let mut heads = Vec::new();
             while heads.len() < calls {
                 let (mut stream, _) = listener.accept().expect("a connection");
-                heads.extend(answer(&mut stream));
+                if let Some(request) = read_request(&mut stream) {
+                    answer(&mut stream, "200 OK", "{}");
+                    heads.push(request.split("\r\n\r\n").next().unwrap_or_default().to_owned());
+                }
             }
             heads
         });
@@ -191,17 +171,7 @@ impl Service {
     }
 
     fn post(&self, headers: &[&str], body: &str) {
-        let mut request = format!("POST {PATH} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
-        for header in headers {
-            request.push_str(header);
-            request.push_str("\r\n");
-        }
-        request.push_str(&format!("content-length: {}\r\n\r\n{body}", body.len()));
-        let mut stream = TcpStream::connect(&self.address).expect("connects");
-        stream.write_all(request.as_bytes()).expect("sends");
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply).expect("a reply");
-        assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+        post(&self.address, PATH, headers, body);
     }
 
     fn call_after(&self, headers: &[&str]) -> Sent {
