@@ -91,7 +91,10 @@ fn survives(protocol: Protocol, bad: Reply) {
     let config = config(&sink, protocol, 8, Some(folder.path()));
     let handle = lens::setup_telemetry(config).expect("starts");
     let producer = Producer::start(&handle, Pace::WhatFits);
-    wait_until("files", || handle.snapshot().spooled > 2_000);
+    wait_until("files and a failed request", || {
+        let snapshot = handle.snapshot();
+        snapshot.spooled > 2_000 && snapshot.export_failures > 0
+    });
     assert!(!folder.chunks().is_empty(), "{:?}", handle.snapshot());
     assert_eq!(sink.counts().spans, 0, "nothing is taken for delivered");
     sink.answer_all_with(None);
