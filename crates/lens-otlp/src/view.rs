@@ -112,6 +112,11 @@ impl<'a> ScopeView<'a> {
         Ok(view)
     }
 
+    /// The encoded `InstrumentationScope`.
+    pub fn scope_message(&self) -> &'a [u8] {
+        self.scope
+    }
+
     /// Attributes of the scope.
     pub fn attributes(&self) -> Attributes<'a> {
         Attributes::new(self.scope, 3)
@@ -350,11 +355,26 @@ impl<'a> Iterator for Attributes<'a> {
 }
 
 fn read_key_value(message: &[u8], depth: u8) -> Result<(&str, AnyValue<'_>), DecodeError> {
-    let mut pair = ("", AnyValue::Empty);
+    let (key, value) = read_pair(message, depth)?;
+    Ok((key, value.unwrap_or(AnyValue::Empty)))
+}
+
+/// Reads an encoded `KeyValue` that is not inside another value; no value is something else than an empty one.
+///
+/// # Errors
+///
+/// When the message is malformed.
+pub fn key_value(message: &[u8]) -> Result<(&str, Option<AnyValue<'_>>), DecodeError> {
+    read_pair(message, 0)
+}
+
+#[inline]
+fn read_pair(message: &[u8], depth: u8) -> Result<(&str, Option<AnyValue<'_>>), DecodeError> {
+    let mut pair = ("", None);
     for field in Fields::new(message) {
         match field? {
             (1, content) => pair.0 = content.text()?,
-            (2, content) => pair.1 = AnyValue::read(content.bytes()?, depth)?,
+            (2, content) => pair.1 = Some(AnyValue::read(content.bytes()?, depth)?),
             _ => {}
         }
     }

@@ -8,8 +8,11 @@
 //! * Nothing recurses over a tree, so a trace may be as deep as it likes.
 
 mod bands;
+pub mod ids;
 mod partition;
 mod path;
+pub mod raw;
+pub mod rollouts;
 mod timings;
 
 pub use bands::{Band, Bands};

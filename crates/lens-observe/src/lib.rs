@@ -1,0 +1,1 @@
+//! OTLP receiver and query API over a trace store.
