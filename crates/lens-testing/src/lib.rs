@@ -1,9 +1,11 @@
-//! Test doubles: an OTLP sink, spans kept in memory, trees of spans as text.
+//! Test doubles: an OTLP sink, spans kept in memory, trees of spans as text, load.
 //!
 //! [`OtlpSink`] receives over the wire what any sender sends; [`collect`] runs a closure and returns the spans that
-//! ended meanwhile; [`render_tree`] turns spans into text for snapshots. A dev-dependency only.
+//! ended meanwhile; [`render_tree`] turns spans into text for snapshots; [`load`] makes requests by the million.
+//! A dev-dependency only.
 
 mod collected;
+pub mod load;
 mod memory;
 mod numbers;
 mod sink;
