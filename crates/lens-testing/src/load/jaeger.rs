@@ -66,7 +66,7 @@ impl Jaeger {
             match key % 10 {
                 7 => put_key_value(out, SPAN_ATTRIBUTES, name, &(value as i64 * 1_000)),
                 8 => put_key_value(out, SPAN_ATTRIBUTES, name, &(value as f64 * 0.25)),
-                9 => put_key_value(out, SPAN_ATTRIBUTES, name, &(value % 2 == 0)),
+                9 => put_key_value(out, SPAN_ATTRIBUTES, name, &value.is_multiple_of(2)),
                 _ => {
                     text[6] = b'0' + (value / 100) as u8;
                     text[7] = b'0' + (value / 10 % 10) as u8;
