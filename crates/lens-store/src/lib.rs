@@ -9,6 +9,7 @@
 
 mod bands;
 pub mod ids;
+pub mod live;
 mod partition;
 mod path;
 pub mod raw;
