@@ -422,7 +422,7 @@ fn the_stage_that_a_process_names_is_shown_where_the_span_itself_is_not_known() 
 
 /// Guarantees: the number of things held does not depend on how many rollouts there were, ends lost or not.
 #[test]
-fn memory_is_flat_over_a_million_rollouts_and_what_finds_no_room_comes_in_later() {
+fn memory_is_flat_however_many_rollouts_there_were_and_what_finds_no_room_comes_in_later() {
     let settings = Settings { max_rollouts: 1000, max_processes: 50, ..Settings::default() };
     let mut live = InFlight::new(settings);
     let driver = driver();
@@ -443,7 +443,9 @@ fn memory_is_flat_over_a_million_rollouts_and_what_finds_no_room_comes_in_later(
     SpanParts { trace_id: ids.0, span_id: ids.1, ..SpanParts::default() }.put(&mut any);
     let any_span = raw::decode(&driver.request(&[any]).into(), 0).unwrap().spans.remove(0);
     let mut most = BTreeMap::new();
-    for number in 0..1_000_000_u64 {
+    // A million takes half a minute unoptimised.
+    let rollouts = if cfg!(debug_assertions) { 200_000_u64 } else { 1_000_000 };
+    for number in 0..rollouts {
         let at = START + number * SECOND / 100;
         let id = format!("{number}-0");
         let alive = told(number, at);
@@ -485,7 +487,7 @@ fn memory_is_flat_over_a_million_rollouts_and_what_finds_no_room_comes_in_later(
     assert!(most["processes"] <= 50 && most["groups"] <= 2001, "{most:?}");
     assert!(most["ends"] <= MAX_RECENT && most["names"] <= 4096, "{most:?}");
     let counts = live.counts();
-    assert!(counts.ended > 900_000 && counts.expired > 10_000, "{counts:?}");
+    assert!(counts.ended > rollouts / 10 * 9 && counts.expired > rollouts / 100, "{counts:?}");
     assert_eq!(counts.begun, counts.ended + counts.expired + live.len() as u64);
 
     // Full: the next is refused, and comes in with a heartbeat once there is room.
