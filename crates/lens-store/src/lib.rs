@@ -1,6 +1,6 @@
 //! What is computed from the spans of rollouts: the critical path and the time bands.
 //!
-//! Nothing here knows where spans come from; who reads them tells what each one is ([`Piece`]).
+//! Nothing here knows where spans come from; [`trace`] tells what each one is ([`Piece`]).
 //!
 //! # Guarantees
 //!
@@ -10,15 +10,12 @@
 mod bands;
 pub mod ids;
 pub mod live;
-pub mod manifest;
 mod partition;
 mod path;
 pub mod raw;
 pub mod rollouts;
-pub mod store;
 mod timings;
-pub mod vfs;
-pub mod wal;
+pub mod trace;
 
 pub use bands::{Band, Bands};
 pub use partition::{Partition, Segment, partition};

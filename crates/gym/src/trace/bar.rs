@@ -3,7 +3,7 @@
 //! `█` is time of the span's own, `─` time that its children cover, so that the eye finds where
 //! the time went without reading numbers.
 
-use super::tree::Tree;
+use lens_store::trace::Tree;
 
 /// The scale of a section.
 #[derive(Debug, Clone, Copy)]

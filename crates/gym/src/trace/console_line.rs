@@ -6,11 +6,13 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::value::RawValue;
 
-use super::span::{Kind, SpanDraft, SpanId, Status, TraceId};
-use super::timestamp;
+use lens_store::ids::{SpanId, TraceId};
+use lens_store::trace::{Kind, Status, timestamp};
+
+use super::encode::Draft;
 
 #[derive(Deserialize)]
 pub struct ConsoleRecord<'a> {
@@ -42,6 +44,16 @@ pub struct ConsoleRecord<'a> {
     links: Option<&'a RawValue>,
     #[serde(borrow)]
     resource: Option<ResourceField<'a>>,
+    #[serde(borrow)]
+    scope: Option<ScopeField<'a>>,
+    #[serde(borrow)]
+    trace_state: Option<Cow<'a, str>>,
+    #[serde(default)]
+    dropped_attributes: u32,
+    #[serde(default)]
+    dropped_events: u32,
+    #[serde(default)]
+    dropped_links: u32,
     body: Option<IgnoredAny>,
     resource_metrics: Option<IgnoredAny>,
 }
@@ -67,10 +79,28 @@ struct ResourceField<'a> {
     attributes: Option<&'a RawValue>,
 }
 
+#[derive(Deserialize)]
+struct ScopeField<'a> {
+    #[serde(borrow, default)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    version: Cow<'a, str>,
+}
+
+/// Where a span comes from, as its record says it.
+pub struct Source<'a> {
+    /// Attributes of the resource, as JSON text.
+    pub resource: &'a str,
+    /// Name of the instrumentation, or empty.
+    pub scope_name: Cow<'a, str>,
+    /// Its version, or empty.
+    pub scope_version: Cow<'a, str>,
+}
+
 /// What a record is.
 pub enum Sorted<'a> {
-    /// A span and the attributes of its resource, as JSON text.
-    Span(SpanDraft, &'a str),
+    /// A span and where it comes from.
+    Span(Box<Draft>, Source<'a>),
     /// A metric.
     Metric,
     /// A log record.
@@ -83,7 +113,7 @@ pub enum Sorted<'a> {
 
 impl<'a> ConsoleRecord<'a> {
     /// Tells spans from the rest.
-    pub fn sort(self) -> Sorted<'a> {
+    pub fn sort(mut self) -> Sorted<'a> {
         match &*self.record_type {
             "metric" => return Sorted::Metric,
             "log" => return Sorted::Log,
@@ -95,13 +125,17 @@ impl<'a> ConsoleRecord<'a> {
         }
         let resource = self.resource.as_ref().and_then(|field| field.attributes);
         let resource = resource.map_or("{}", RawValue::get);
+        let (scope_name, scope_version) =
+            self.scope.take().map_or_else(Default::default, |scope| (scope.name, scope.version));
         match self.into_span() {
-            Some(span) => Sorted::Span(span, resource),
+            Some(span) => {
+                Sorted::Span(Box::new(span), Source { resource, scope_name, scope_version })
+            }
             None => Sorted::BrokenSpan,
         }
     }
 
-    fn into_span(self) -> Option<SpanDraft> {
+    fn into_span(self) -> Option<Draft> {
         let (trace_id, span_id) = match (&self.trace_id, &self.span_id, &self.context) {
             (Some(trace_id), Some(span_id), _) => (&**trace_id, &**span_id),
             (_, _, Some(context)) => (&*context.trace_id, &*context.span_id),
@@ -117,7 +151,7 @@ impl<'a> ConsoleRecord<'a> {
                 "OK" => Status::Ok,
                 _ => Status::Unset,
             });
-        Some(SpanDraft {
+        Some(Draft {
             trace_id: TraceId::parse(trace_id)?,
             span_id: SpanId::parse(span_id)?,
             parent_id: self.parent_id.as_deref().and_then(SpanId::parse),
@@ -126,21 +160,22 @@ impl<'a> ConsoleRecord<'a> {
             start_nanos: timestamp::parse(self.start_time.as_deref()?)?,
             end_nanos,
             status,
-            status_description: self.status.and_then(|status| status.description),
-            attributes: object_text(self.attributes),
-            events: array_text(self.events),
-            links: array_text(self.links),
+            status_description: self
+                .status
+                .and_then(|status| status.description)
+                .unwrap_or_default(),
+            trace_state: self.trace_state.unwrap_or_default().into_owned(),
+            attributes: parsed(self.attributes),
+            events: parsed(self.events),
+            links: parsed(self.links),
+            dropped_attributes: self.dropped_attributes,
+            dropped_events: self.dropped_events,
+            dropped_links: self.dropped_links,
         })
     }
 }
 
-fn object_text(raw: Option<&RawValue>) -> Box<str> {
-    raw.map(RawValue::get).filter(|text| text.starts_with('{')).unwrap_or("{}").into()
-}
-
-fn array_text(raw: Option<&RawValue>) -> Box<str> {
-    raw.map(RawValue::get)
-        .filter(|text| text.starts_with('[') && !text[1..].trim_start().starts_with(']'))
-        .unwrap_or("")
-        .into()
+/// Nothing where it is of another make.
+fn parsed<T: DeserializeOwned + Default>(raw: Option<&RawValue>) -> T {
+    raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
 }

@@ -1,15 +1,12 @@
 //! The JSON forms of the views. Spans have the shape of console lines, so that what
 //! `gym trace show --json` prints can be read again.
 
+use lens_store::trace::{Node, Root, Section, Span, Traces, timestamp};
 use serde_json::{Value, json};
 
 use super::list::list_rows;
 use super::read::ReadReport;
-use super::rollout::{Section, Traces};
-use super::span::Span;
 use super::summary::{Summary, SummaryRow};
-use super::timestamp;
-use super::tree::{Node, Root};
 
 /// What `gym trace list --json` prints.
 pub fn list_document(traces: &Traces, report: &ReadReport) -> Value {
@@ -50,7 +47,7 @@ pub fn show_document(
                     json!({
                         "rollout_id": rollout.id.as_deref(),
                         "root_span_id":
-                            traces.span(section.trace, rollout.node).span_id.to_string(),
+                            traces.span(section.trace, rollout.node).raw.span_id.to_string(),
                         "duration_ms": millis(rollout.duration_nanos),
                         "admission_ms": millis(rollout.admission_nanos),
                     })
@@ -91,23 +88,23 @@ fn span_value(span: &Span, node: &Node) -> Value {
     let mut value = json!({
         "type": "span",
         "name": &*span.name,
-        "trace_id": span.trace_id.to_string(),
-        "span_id": span.span_id.to_string(),
+        "trace_id": span.raw.trace_id.to_string(),
+        "span_id": span.raw.span_id.to_string(),
         "parent_id": span.parent_id.map(|id| id.to_string()),
         "kind": span.kind.name(),
-        "start_time": timestamp::to_rfc3339(span.start_nanos),
+        "start_time": timestamp::to_rfc3339(span.raw.start_nanos),
         "end_time": timestamp::to_rfc3339(span.end_nanos),
         "duration_ms": millis(span.duration_nanos()),
         "self_ms": millis(node.self_nanos),
         "depth": node.depth,
         "process": span.resource.instance,
-        "status": { "status_code": span.status.name() },
+        "status": { "status_code": span.status.as_str() },
         "attributes": span.attributes(),
         "events": span.events(),
         "links": span.links(),
         "resource": { "attributes": span.resource.attributes },
     });
-    if let Some(description) = &span.status_description {
+    if let Some(description) = span.status_description() {
         value["status"]["description"] = json!(description);
     }
     if node.shift_nanos != 0 {

@@ -1,11 +1,9 @@
 //! The table of traces.
 
+use lens_store::trace::{Root, Status, Trace, Traces, timestamp};
 use std::collections::BTreeSet;
 
-use super::rollout::{Trace, Traces};
-use super::span::Status;
 use super::text::{Align, Canvas, duration_text, table};
-use super::timestamp;
 
 /// One line of the table.
 pub struct ListRow<'a> {
@@ -43,7 +41,7 @@ pub fn list_rows(traces: &Traces) -> impl Iterator<Item = ListRow<'_>> {
             orphans: trace
                 .tree
                 .roots()
-                .filter(|&root| trace.tree.nodes[root].root != Some(super::tree::Root::Start))
+                .filter(|&root| trace.tree.nodes[root].root != Some(Root::Start))
                 .count(),
         }
     })

@@ -1,34 +1,29 @@
 //! Reading traces back and drawing them.
 //!
-//! Everything below works on [`Span`]s, whatever they were read from: console lines of this
+//! Everything below works on spans of `lens_store`, whatever they were read from: console lines of this
 //! software, console lines of the Python reference, OTLP JSON.
 //! Reading is tolerant (logs are cut off, mixed with other text, written twice); what was skipped
 //! is counted in [`ReadReport`], never dropped in silence. Nothing here recurses over a tree, so
 //! a trace may be as deep as it likes.
 
-mod bands;
 mod bar;
 mod console_line;
-mod foreign;
+mod encode;
 mod json;
 mod list;
 mod otlp_json;
 mod read;
 mod report;
-mod rollout;
 mod select;
-mod span;
 mod summary;
 mod text;
 mod timeline;
-mod timestamp;
-mod tree;
 
 pub use json::{list_document, show_document};
+pub use lens_store::trace::{Section, Traces};
 pub use list::list_table;
 pub use read::{Reading, counted, read};
 pub use report::Report;
-pub use rollout::{Section, Traces};
 pub use select::{Choice, NotFound, choose, nothing_found};
 pub use summary::{summarise, summary_table};
 pub use text::{Align, Canvas, duration_text, table};

@@ -3,22 +3,20 @@
 //! Lines are taken one by one, so that a log of gigabytes needs memory for its spans only.
 //! A file that is one pretty-printed document is read whole.
 
-use std::collections::HashMap;
-use std::collections::HashSet;
-use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::Deserialize;
+use lens_store::raw::{Origin, RawSpan};
+use lens_store::trace::{self, Span};
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Deserializer, Map, Value};
 
-use super::console_line::{ConsoleRecord, Sorted};
-use super::otlp_json::TracesDocument;
-use super::span::{Resource, Span, SpanDraft, SpanId, TraceId};
+use super::console_line::{ConsoleRecord, Sorted, Source};
+use super::{encode, otlp_json};
 
 /// Longest line and largest multi-line document that are looked at.
 const MAX_RECORD_BYTES: u64 = 256 * 1024 * 1024;
@@ -116,7 +114,7 @@ pub fn counted(count: usize, one: &str, many: &str) -> String {
 /// Spans and the report about them.
 #[derive(Debug, Default)]
 pub struct Reading {
-    /// In the order of the files.
+    /// In the order of their ids, each once.
     pub spans: Vec<Span>,
     /// What was found.
     pub report: ReadReport,
@@ -183,18 +181,22 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
     Ok(files)
 }
 
+/// A scope of a process: name, version, and the origin of its spans.
+type KnownScope = (Box<str>, Box<str>, Arc<Origin>);
+
 /// Collects spans, sharing what is equal among them.
 #[derive(Default)]
 struct Intake {
     spans: Vec<Span>,
-    by_id: HashMap<(TraceId, SpanId), usize>,
-    texts: HashSet<Arc<str>>,
-    resources: HashMap<Box<str>, Arc<Resource>>,
+    reader: trace::Reader,
+    /// By the text of the resource.
+    origins: HashMap<Box<str>, Vec<KnownScope>>,
     report: ReadReport,
 }
 
 impl Intake {
     fn finish(mut self) -> Reading {
+        self.report.duplicates = trace::distinct(&mut self.spans);
         self.report.spans = self.spans.len();
         Reading { spans: self.spans, report: self.report }
     }
@@ -275,8 +277,8 @@ impl Intake {
     fn values(&mut self, text: &str) -> Result<Line, serde_json::Error> {
         if text.contains("\"resourceSpans\"") {
             let mut found = Line::Other;
-            for document in Deserializer::from_str(text).into_iter::<TracesDocument>() {
-                found = found.and(self.otlp(document?));
+            for document in Deserializer::from_str(text).into_iter::<&RawValue>() {
+                found = found.and(self.otlp(document?.get()));
             }
             return Ok(found);
         }
@@ -292,10 +294,9 @@ impl Intake {
 
     fn record(&mut self, record: ConsoleRecord<'_>) -> Line {
         match record.sort() {
-            Sorted::Span(draft, resource) => {
-                let resource = self.resource(resource);
-                self.add(draft, resource);
-                Line::Read
+            Sorted::Span(draft, source) => {
+                let origin = self.origin(&source);
+                self.add(draft.encode(origin))
             }
             Sorted::Metric => {
                 self.report.metrics += 1;
@@ -310,16 +311,13 @@ impl Intake {
         }
     }
 
-    fn otlp(&mut self, document: TracesDocument) -> Line {
-        let mut broken = 0;
-        for group in document.into_drafts() {
-            broken += group.broken;
-            let resource = self.resource(&Value::Object(group.resource).to_string());
-            for draft in group.spans {
-                self.add(draft, resource.clone());
-            }
+    fn otlp(&mut self, document: &str) -> Line {
+        let Ok(decoded) = otlp_json::decode(document) else { return Line::Broken };
+        let mut found = if decoded.refused > 0 { Line::Broken } else { Line::Read };
+        for span in decoded.spans {
+            found = found.and(self.add(span));
         }
-        if broken > 0 { Line::Broken } else { Line::Read }
+        found
     }
 
     /// A file that is no sequence of lines: pretty-printed values, or an array of them.
@@ -340,12 +338,7 @@ impl Intake {
                 }
                 value => {
                     self.report.records += 1;
-                    let found = if value.get("resourceSpans").is_some() {
-                        TracesDocument::deserialize(&value).map(|document| self.otlp(document))
-                    } else {
-                        self.values(&value.to_string())
-                    };
-                    match found {
+                    match self.values(&value.to_string()) {
                         Ok(Line::Read) => {}
                         Ok(Line::Other) => self.report.other += 1,
                         Ok(Line::Broken) | Err(_) => self.report.broken += 1,
@@ -356,39 +349,29 @@ impl Intake {
         true
     }
 
-    fn resource(&mut self, attributes: &str) -> Arc<Resource> {
-        if let Some(resource) = self.resources.get(attributes) {
-            return resource.clone();
+    fn origin(&mut self, source: &Source<'_>) -> Arc<Origin> {
+        let scopes = match self.origins.get_mut(source.resource) {
+            Some(known) => known,
+            None => self.origins.entry(source.resource.into()).or_default(),
+        };
+        let (name, version) = (&*source.scope_name, &*source.scope_version);
+        let is_known = |known: &&KnownScope| (&*known.0, &*known.1) == (name, version);
+        if let Some((.., origin)) = scopes.iter().find(is_known) {
+            return Arc::clone(origin);
         }
-        let map: Map<String, Value> = serde_json::from_str(attributes).unwrap_or_default();
-        let resource = Arc::new(Resource::new(map));
-        self.resources.insert(attributes.into(), resource.clone());
-        resource
+        let map: Map<String, Value> = serde_json::from_str(source.resource).unwrap_or_default();
+        let origin = Arc::new(encode::origin(&map, Some((name, version))));
+        scopes.push((name.into(), version.into(), Arc::clone(&origin)));
+        origin
     }
 
-    fn add(&mut self, draft: SpanDraft, resource: Arc<Resource>) {
-        let texts = &mut self.texts;
-        let span = draft.finish(resource, |text| match texts.get(text) {
-            Some(known) => known.clone(),
-            None => {
-                let shared: Arc<str> = text.into();
-                texts.insert(shared.clone());
-                shared
-            }
-        });
-        match self.by_id.entry((span.trace_id, span.span_id)) {
-            Entry::Vacant(slot) => {
-                slot.insert(self.spans.len());
+    fn add(&mut self, raw: RawSpan) -> Line {
+        match self.reader.read(raw) {
+            Ok(span) => {
                 self.spans.push(span);
+                Line::Read
             }
-            Entry::Occupied(slot) => {
-                self.report.duplicates += 1;
-                // What its owner said about a span beats what was said when the owner was gone.
-                let known = &mut self.spans[*slot.get()];
-                if known.is_truncated && !span.is_truncated {
-                    *known = span;
-                }
-            }
+            Err(_) => Line::Broken,
         }
     }
 }

@@ -1,13 +1,12 @@
 //! Where the time of many rollouts went, by band.
 
+use lens_store::trace::{Traces, bands_of, unanswered};
 use std::collections::BTreeMap;
 
 use lens_store::{Band, Bands};
 use serde_json::{Value, json};
 
-use super::bands::{bands_of, unanswered};
 use super::read::{ReadReport, counted};
-use super::rollout::Traces;
 use super::summary::nearest_rank;
 use super::text::{Align, Canvas, duration_text, table};
 

@@ -1,9 +1,9 @@
 //! Which trace or rollout is meant.
 
+use lens_store::trace::{Section, Traces, is_attempt_of};
 use std::path::PathBuf;
 
 use super::read::{ReadReport, counted};
-use super::rollout::{Section, Traces, is_attempt_of};
 use super::text::duration_text;
 
 /// What was asked for.

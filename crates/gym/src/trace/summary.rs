@@ -3,13 +3,13 @@
 //! Self time is a span's duration without what its children cover, so the self times of spans
 //! that follow one another add up to the duration of their root.
 
+use lens_store::trace::{Section, Traces};
 use std::collections::HashMap;
 
 use gym_telemetry::semconv;
 
 use super::read::counted;
 use super::report::share_text;
-use super::rollout::{Section, Traces};
 use super::text::{Align, Canvas, ProcessLabels, duration_text, table};
 
 /// All spans of one name in one process.

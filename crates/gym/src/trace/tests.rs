@@ -4,7 +4,6 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::read::{ReadError, ReadReport, Reading};
-use super::rollout::Traces;
 use super::*;
 
 fn fixture(name: &str) -> PathBuf {

@@ -1,8 +1,8 @@
 //! Durations, columns and colours of the text views.
 
+use lens_store::trace::Resource;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::span::Resource;
 use crate::printer::Printer;
 
 /// What is drawn on.

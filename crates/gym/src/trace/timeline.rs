@@ -1,5 +1,8 @@
 //! A trace or rollout, top to bottom, one line per span.
 
+use lens_store::trace::{
+    Kind, Node, Root, Section, Span, Status, Traces, Tree, foreign, scalar_text, timestamp,
+};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -7,13 +10,8 @@ use gym_telemetry::semconv;
 use serde_json::{Map, Value};
 
 use super::bar::Scale;
-use super::foreign;
 use super::read::counted;
-use super::rollout::{Section, Traces};
-use super::span::{Kind, Span, Status, scalar_text};
 use super::text::{Canvas, ProcessLabels, columns, cut, duration_text, padding};
-use super::timestamp;
-use super::tree::{Node, Root, Tree};
 
 /// From this width on there is room for bars.
 const BAR_MIN_COLUMNS: usize = 100;
@@ -150,11 +148,8 @@ fn branches(tree: &Tree, section: Section, at: usize) -> String {
             (false, false) => "│  ",
         });
         node = parent;
-        if tree.nodes[node].depth == top {
-            break;
-        }
         if parts.len() > MAX_DRAWN_DEPTH {
-            return format!("⋯ {} deep ─ ", tree.nodes[at].depth - top);
+            return format!("⋯ {} deep ─ ", tree.nodes[at].depth.saturating_sub(top));
         }
     }
     parts.reverse();
@@ -238,7 +233,7 @@ fn failure(span: &Span, attributes: &Map<String, Value>, status: Option<u64>) ->
         })
     };
     let error_type = attributes.get(semconv::ERROR_TYPE).map(scalar_text).or_else(exception);
-    let description = span.status_description.as_deref().map(super::span::printable);
+    let description = span.status_description().map(lens_store::trace::printable);
     let mut parts: Vec<String> = Vec::new();
     for part in [status, error_type, description].into_iter().flatten() {
         if !parts.iter().any(|known| part.contains(known.as_str()) || known.contains(&part)) {
@@ -252,9 +247,6 @@ fn failure(span: &Span, attributes: &Map<String, Value>, status: Option<u64>) ->
 
 /// `3 attempts (429, 503)`, when there was more than one.
 fn attempts(span: &Span) -> Option<String> {
-    if !span.events.contains(semconv::event::HTTP_ATTEMPT) {
-        return None;
-    }
     let events = span.events();
     let attempts: Vec<&Value> = events
         .iter()

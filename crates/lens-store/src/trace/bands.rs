@@ -2,15 +2,15 @@
 //! and attributes.
 
 use gym_telemetry::semconv;
-use lens_store::{Band, Make, Partition, Piece, Timings, Wait, partition};
-use serde_json::{Map, Value};
+use lens_otlp::view::EventView;
 
 use super::foreign;
+use super::reader::Said;
+use super::resource::role::{AGENT, MODEL, RESOURCES};
 use super::rollout::{Rollout, Traces};
-use super::span::role::{AGENT, MODEL, RESOURCES};
-use super::span::{Kind, Span};
-use super::timestamp;
+use super::span::{Kind, Span, count};
 use super::tree::Node;
+use crate::{Band, Make, Partition, Piece, Timings, Wait, partition};
 
 /// The wall clock of a rollout as bands. Pieces are the nodes from the rollout's root on.
 pub fn bands_of(traces: &Traces, trace: usize, rollout: &Rollout) -> Partition {
@@ -24,26 +24,20 @@ pub fn bands_of(traces: &Traces, trace: usize, rollout: &Rollout) -> Partition {
 }
 
 fn piece(span: &Span, node: &Node, first: usize) -> Piece {
-    // Only these say more than their name.
-    let has_more = span.kind == Kind::Client
-        || span.attributes.contains(semconv::MODEL_DECODE_NANOS)
-        || span.attributes.contains(semconv::GEN_AI_LATENCY_TIME_IN_MODEL_DECODE)
-        || &*span.name == semconv::span::ROLLOUT_ATTEMPT;
-    let attributes = if has_more { span.attributes() } else { Map::new() };
-    let make = make(span, &attributes);
+    let make = make(span);
     Piece {
         parent: node.parent.map_or(0, |parent| parent.saturating_sub(first)),
         start_nanos: node.start_nanos,
         end_nanos: node.end_nanos,
-        span_id: span.span_id.number(),
+        span_id: span.raw.span_id.number(),
         make,
         is_server: span.kind == Kind::Server,
-        waits: waits(span, node, make, &attributes),
-        timings: timings(&attributes),
+        waits: waits(span, node, make),
+        timings: span.said.has(Said::TIMINGS).then(|| timings(span)).flatten(),
     }
 }
 
-fn make(span: &Span, attributes: &Map<String, Value>) -> Make {
+fn make(span: &Span) -> Make {
     use semconv::span as name;
     let of_process = |of_resources| match span.resource.role {
         Some(AGENT) => Make::Known(Band::Agent),
@@ -59,9 +53,10 @@ fn make(span: &Span, attributes: &Map<String, Value>) -> Make {
         (other, _) if other.starts_with(name::MODEL_PREFIX) => Make::Known(Band::Model),
         (other, _) if other.starts_with(name::GYM_PREFIX) => of_process(Band::Tool),
         (_, Kind::Client) => {
-            let kind = attributes.get(semconv::HTTP_DESTINATION_KIND).and_then(Value::as_str);
             let to_model = span.resource.role == Some(MODEL)
-                || kind == Some(semconv::value::destination::MODEL);
+                || span.said.has(Said::DESTINATION)
+                    && span.text(semconv::HTTP_DESTINATION_KIND)
+                        == Some(semconv::value::destination::MODEL);
             Make::Client { to_model }
         }
         (served, Kind::Server) => of_process(match served.rsplit('/').next() {
@@ -73,50 +68,50 @@ fn make(span: &Span, attributes: &Map<String, Value>) -> Make {
     }
 }
 
-fn waits(span: &Span, node: &Node, make: Make, attributes: &Map<String, Value>) -> Vec<Wait> {
-    let number = |map: &Map<String, Value>, key: &str| map.get(key).and_then(Value::as_u64);
+fn waits(span: &Span, node: &Node, make: Make) -> Vec<Wait> {
     match make {
         Make::Attempt => {
-            let waited = number(attributes, semconv::ADMISSION_WAIT_NANOS).unwrap_or(0);
+            let waited = span.count(semconv::ADMISSION_WAIT_NANOS).unwrap_or(0);
             let to_nanos = node.start_nanos.saturating_add(waited);
             vec![Wait { from_nanos: node.start_nanos, to_nanos, band: Band::Admission }]
         }
-        Make::Client { .. } if span.events.contains(semconv::event::HTTP_ATTEMPT) => {
-            let events = span.events();
-            let attempts = events.iter().filter(|event| {
-                event.get("name").is_some_and(|name| name == semconv::event::HTTP_ATTEMPT)
-            });
-            let waits = attempts.filter_map(|event| {
-                let begun = timestamp::parse(event.get("timestamp")?.as_str()?)?;
-                let begun = begun.saturating_add_signed(node.shift_nanos);
-                let said = event.get("attributes")?.as_object()?;
-                let backoff = number(said, semconv::HTTP_BACKOFF_NANOS).unwrap_or(0);
-                let pool = number(said, semconv::HTTP_POOL_WAIT_NANOS).unwrap_or(0);
-                Some([
-                    Wait {
-                        from_nanos: begun.saturating_sub(backoff),
-                        to_nanos: begun,
-                        band: Band::Retry,
-                    },
-                    Wait {
-                        from_nanos: begun,
-                        to_nanos: begun.saturating_add(pool),
-                        band: Band::Pool,
-                    },
-                ])
-            });
-            waits.flatten().collect()
+        Make::Client { .. } if span.said.has(Said::EVENTS) => {
+            let mut waits = Vec::new();
+            for event in span.event_views() {
+                if event.name == semconv::event::HTTP_ATTEMPT && event.unix_nanos > 0 {
+                    put_waits(&event, node.shift_nanos, &mut waits);
+                }
+            }
+            waits
         }
         _ => Vec::new(),
     }
 }
 
+/// What an attempt waited before it began, and for its connection.
+fn put_waits(event: &EventView<'_>, shift_nanos: i64, waits: &mut Vec<Wait>) {
+    let begun = event.unix_nanos.saturating_add_signed(shift_nanos);
+    let (mut backoff, mut pool) = (0, 0);
+    for (key, value) in event.attributes().map_while(Result::ok) {
+        match key {
+            semconv::HTTP_BACKOFF_NANOS => backoff = count(&value).unwrap_or(0),
+            semconv::HTTP_POOL_WAIT_NANOS => pool = count(&value).unwrap_or(0),
+            _ => {}
+        }
+    }
+    let mut put = |from_nanos: u64, to_nanos: u64, band| {
+        if from_nanos < to_nanos {
+            waits.push(Wait { from_nanos, to_nanos, band });
+        }
+    };
+    put(begun.saturating_sub(backoff), begun, Band::Retry);
+    put(begun, begun.saturating_add(pool), Band::Pool);
+}
+
 /// What the engine told a model server, or what an engine that traces says of itself in seconds.
-fn timings(attributes: &Map<String, Value>) -> Option<Timings> {
-    let nanos = |key: &str| attributes.get(key).and_then(Value::as_u64);
+fn timings(span: &Span) -> Option<Timings> {
     let seconds = |key: &str| {
-        let seconds =
-            attributes.get(key)?.as_f64().filter(|seconds| (0.0..1e9).contains(seconds))?;
+        let seconds = span.double(key).filter(|seconds| (0.0..1e9).contains(seconds))?;
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -124,7 +119,7 @@ fn timings(attributes: &Map<String, Value>) -> Option<Timings> {
         )]
         Some((seconds * 1e9) as u64)
     };
-    let stage = |ours: &str, engines: &str| nanos(ours).or_else(|| seconds(engines));
+    let stage = |ours: &str, engines: &str| span.count(ours).or_else(|| seconds(engines));
     let queue = stage(semconv::MODEL_QUEUE_NANOS, semconv::GEN_AI_LATENCY_TIME_IN_QUEUE);
     let prefill =
         stage(semconv::MODEL_PREFILL_NANOS, semconv::GEN_AI_LATENCY_TIME_IN_MODEL_PREFILL);
@@ -139,10 +134,12 @@ fn timings(attributes: &Map<String, Value>) -> Option<Timings> {
 /// Where the requests went that nobody answered for, as `HTTP POST → host`.
 pub fn unanswered(traces: &Traces, trace: usize, rollout: &Rollout, piece: usize) -> String {
     let span = traces.span(trace, rollout.node + piece);
-    let attributes = span.attributes();
-    let destination = [semconv::HTTP_DESTINATION_SERVER_NAME, semconv::SERVER_ADDRESS]
-        .iter()
-        .find_map(|key| attributes.get(*key)?.as_str().map(str::to_owned))
-        .or_else(|| attributes.get(foreign::LEGACY_HTTP_TARGET)?.as_str().map(str::to_owned));
-    format!("{} → {}", span.name, destination.as_deref().unwrap_or("?"))
+    let destination = [
+        semconv::HTTP_DESTINATION_SERVER_NAME,
+        semconv::SERVER_ADDRESS,
+        foreign::LEGACY_HTTP_TARGET,
+    ]
+    .iter()
+    .find_map(|key| span.text(key));
+    format!("{} → {}", span.name, destination.unwrap_or("?"))
 }

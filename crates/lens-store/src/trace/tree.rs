@@ -1,12 +1,21 @@
 //! The spans of one trace as a tree.
 //!
 //! Nodes lie in pre-order: a subtree is a range. Whatever the spans say about each other, every
-//! span is in the tree exactly once: a span whose parent is unknown is a root with a mark, a
-//! circle is cut at its earliest span.
+//! span is in the tree exactly once; a circle is cut at its earliest span.
+//!
+//! A parent that is not there has a place all the same: what names it lies below a [`Placeholder`], one level down and
+//! together. Spans are sent when they end, children before their parent, so in a running trace most parents are missing:
+//! when one comes it takes the place that was kept, and the rows below it stay in their order.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::ops::Range;
 
-use super::span::{Kind, Span, SpanId};
+use super::span::{Kind, Span};
+use crate::ids::SpanId;
+
+/// No node, or no span.
+const NONE: u32 = u32::MAX;
 
 /// Why a node has no parent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +26,21 @@ pub enum Root {
     ParentMissing(SpanId),
     /// It is its own ancestor.
     Circle,
+}
+
+/// The place of a span that is not there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Placeholder {
+    /// Its id.
+    pub span_id: SpanId,
+    /// First node below it.
+    pub first: usize,
+    /// One past the last node below it.
+    pub end: usize,
+    /// Earliest start of what is below it.
+    pub start_nanos: u64,
+    /// Latest end of what is below it.
+    pub end_nanos: u64,
 }
 
 /// One span in its place.
@@ -56,69 +80,89 @@ impl Node {
 pub struct Tree {
     /// See [`Node`].
     pub nodes: Vec<Node>,
+    /// The places of parents that are missing, in order.
+    pub placeholders: Vec<Placeholder>,
 }
 
 impl Tree {
-    /// Builds the tree of these spans (indices into `spans`, all of one trace, ids unique).
-    pub fn build(spans: &[Span], members: &[usize]) -> Self {
-        let by_id: HashMap<SpanId, usize> =
-            members.iter().enumerate().map(|(at, &index)| (spans[index].span_id, at)).collect();
-        let parents: Vec<Option<usize>> = members
+    /// Builds the tree of these spans, all of one trace, in the order of their ids.
+    pub fn build(spans: &[Span], members: Range<usize>) -> Self {
+        let own = &spans[members.clone()];
+        let mut has_children = vec![false; own.len()];
+        let parents: Vec<u32> = own
             .iter()
-            .map(|&index| spans[index].parent_id.and_then(|id| by_id.get(&id).copied()))
+            .map(|span| {
+                let Some(parent) = span.parent_id else { return NONE };
+                let at = own.partition_point(|other| other.raw.span_id < parent);
+                if own.get(at).is_none_or(|other| other.raw.span_id != parent) {
+                    return NONE;
+                }
+                has_children[at] = true;
+                number(at)
+            })
             .collect();
-        let mut has_children = vec![false; members.len()];
-        for parent in parents.iter().flatten() {
-            has_children[*parent] = true;
-        }
 
         // Ordered by time, so that children and roots come in order without sorting again.
-        let mut order: Vec<usize> = (0..members.len()).collect();
-        order.sort_by_key(|&at| {
-            let span = &spans[members[at]];
-            (span.start_nanos, std::cmp::Reverse(span.end_nanos), span.span_id)
+        let mut order: Vec<u32> = (0..number(own.len())).collect();
+        order.sort_unstable_by_key(|&at| {
+            let span = &own[at as usize];
+            (span.raw.start_nanos, Reverse(span.end_nanos), span.raw.span_id, at)
         });
 
-        let mut children = vec![Vec::new(); members.len()];
-        let mut folded = vec![0; members.len()];
-        let mut placed = vec![false; members.len()];
+        // The children of a node as a list: its first, and the next of each.
+        let mut first_child = vec![NONE; own.len()];
+        let mut next_sibling = vec![NONE; own.len()];
+        let mut folded = vec![0; own.len()];
+        let mut placed = vec![false; own.len()];
         let mut roots = Vec::new();
-        for &at in &order {
-            match parents[at] {
-                Some(parent) if spans[members[at]].is_asgi_event && !has_children[at] => {
-                    folded[parent] += 1;
-                    placed[at] = true;
+        for &at in order.iter().rev() {
+            let span = &own[at as usize];
+            match parents[at as usize] {
+                NONE => roots.push(at),
+                parent if span.is_asgi_event && !has_children[at as usize] => {
+                    folded[parent as usize] += 1;
+                    placed[at as usize] = true;
                 }
-                Some(parent) => children[parent].push(at),
-                None => roots.push(at),
+                parent => {
+                    let first = std::mem::replace(&mut first_child[parent as usize], at);
+                    next_sibling[at as usize] = first;
+                }
             }
         }
+        roots.reverse();
+        gather(own, &mut roots);
 
-        let mut tree = Self { nodes: Vec::with_capacity(members.len()) };
+        let mut tree = Self { nodes: Vec::with_capacity(own.len()), placeholders: Vec::new() };
         let mut next_circle = order.iter().copied();
         let mut roots = roots.into_iter();
+        let mut stack = Vec::new();
         loop {
             let (root, reason) = if let Some(at) = roots.next() {
-                let parent = spans[members[at]].parent_id;
+                let parent = own[at as usize].parent_id;
                 (at, parent.map_or(Root::Start, Root::ParentMissing))
-            } else if let Some(at) = next_circle.find(|&at| !placed[at]) {
+            } else if let Some(at) = next_circle.find(|&at| !placed[at as usize]) {
                 (at, Root::Circle)
             } else {
                 break;
             };
-            let mut stack = vec![(root, None, Some(reason))];
-            placed[root] = true;
+            stack.push((root, None, Some(reason)));
+            placed[root as usize] = true;
             while let Some((at, parent, root)) = stack.pop() {
                 let node = tree.nodes.len();
-                tree.push(spans, members[at], parent, root, folded[at]);
-                for &child in children[at].iter().rev() {
-                    if !std::mem::replace(&mut placed[child], true) {
+                tree.push(spans, members.start + at as usize, parent, root, folded[at as usize]);
+                let below = stack.len();
+                let mut child = first_child[at as usize];
+                while child != NONE {
+                    if !std::mem::replace(&mut placed[child as usize], true) {
                         stack.push((child, Some(node), None));
                     }
+                    child = next_sibling[child as usize];
                 }
+                stack[below..].reverse();
             }
         }
         tree.close();
+        tree.keep_places();
         tree
     }
 
@@ -130,9 +174,10 @@ impl Tree {
         root: Option<Root>,
         folded: usize,
     ) {
-        let Span { start_nanos, end_nanos, kind, .. } = spans[span];
+        let Span { end_nanos, kind, .. } = spans[span];
+        let start_nanos = spans[span].raw.start_nanos;
         let (depth, shift_nanos) = match parent.map(|parent| &self.nodes[parent]) {
-            None => (0, 0),
+            None => (usize::from(matches!(root, Some(Root::ParentMissing(_)))), 0),
             Some(above) => {
                 let (start, end) = (
                     shifted(start_nanos, above.shift_nanos),
@@ -192,6 +237,33 @@ impl Tree {
         }
     }
 
+    /// Fills in the places of parents that are missing; what is below each lies together.
+    fn keep_places(&mut self) {
+        let mut root = 0;
+        while root < self.nodes.len() {
+            let Node { root: reason, start_nanos, end, .. } = self.nodes[root];
+            let end_nanos = self.nodes[root..end].iter().map(|node| node.end_nanos).max();
+            let end_nanos = end_nanos.unwrap_or(start_nanos);
+            if let Some(Root::ParentMissing(span_id)) = reason {
+                match self.placeholders.last_mut() {
+                    Some(last) if last.span_id == span_id && last.end == root => {
+                        last.end = end;
+                        last.start_nanos = last.start_nanos.min(start_nanos);
+                        last.end_nanos = last.end_nanos.max(end_nanos);
+                    }
+                    _ => self.placeholders.push(Placeholder {
+                        span_id,
+                        first: root,
+                        end,
+                        start_nanos,
+                        end_nanos,
+                    }),
+                }
+            }
+            root = end;
+        }
+    }
+
     /// The child nodes of a node, in order of time.
     pub fn children(&self, node: usize) -> impl Iterator<Item = usize> + '_ {
         let end = self.nodes[node].end;
@@ -216,6 +288,32 @@ impl Tree {
             })
         })
     }
+}
+
+/// Puts roots that miss the same parent beside each other, where the first of them is.
+fn gather(spans: &[Span], roots: &mut [u32]) {
+    let mut place_of: HashMap<SpanId, usize> = HashMap::new();
+    let missing = |at: u32| spans[at as usize].parent_id;
+    if roots.iter().filter(|&&at| missing(at).is_some()).count() < 2 {
+        return;
+    }
+    let mut placed: Vec<(usize, usize, u32)> = roots
+        .iter()
+        .enumerate()
+        .map(|(place, &at)| {
+            let first = missing(at).map_or(place, |id| *place_of.entry(id).or_insert(place));
+            (first, place, at)
+        })
+        .collect();
+    placed.sort_unstable();
+    for (root, (.., at)) in roots.iter_mut().zip(placed) {
+        *root = at;
+    }
+}
+
+/// More spans of one trace than this are in no trace.
+fn number(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(NONE)
 }
 
 /// Length of the union; sorts the intervals.

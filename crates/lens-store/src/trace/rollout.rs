@@ -3,18 +3,19 @@
 //! A rollout's root is the topmost `gym.rollout.attempt`, served `POST /run` or `gym.rollout` of
 //! its branch. Its duration leaves out the wait for a slot (admission), as everywhere.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use gym_telemetry::semconv;
 
-use super::span::{Kind, Span, TraceId};
+use super::span::{Kind, Span};
 use super::tree::Tree;
+use super::twins;
+use crate::ids::TraceId;
 
 /// All spans, trace by trace, in order of their start.
 #[derive(Debug, Default)]
 pub struct Traces {
-    /// Every span.
+    /// Every span, in the order of ids.
     pub spans: Vec<Span>,
     /// The traces, earliest first.
     pub traces: Vec<Trace>,
@@ -60,16 +61,18 @@ pub struct Section {
 }
 
 impl Traces {
-    /// Groups and assembles.
-    pub fn assemble(spans: Vec<Span>) -> Self {
-        let mut members: HashMap<TraceId, Vec<usize>> = HashMap::new();
-        for (index, span) in spans.iter().enumerate() {
-            members.entry(span.trace_id).or_default().push(index);
+    /// Groups and assembles. Copies are left out.
+    pub fn assemble(mut spans: Vec<Span>) -> Self {
+        twins::distinct(&mut spans);
+        let mut traces = Vec::new();
+        let mut first = 0;
+        while first < spans.len() {
+            let trace_id = spans[first].raw.trace_id;
+            let rest = &spans[first..];
+            let end = first + rest.partition_point(|span| span.raw.trace_id <= trace_id);
+            traces.push(Trace::new(trace_id, Tree::build(&spans, first..end), &spans));
+            first = end;
         }
-        let mut traces: Vec<Trace> = members
-            .into_iter()
-            .map(|(trace_id, members)| Trace::new(trace_id, Tree::build(&spans, &members), &spans))
-            .collect();
         traces.sort_by_key(|trace| (trace.start_nanos, trace.trace_id));
         Self { spans, traces }
     }
@@ -165,11 +168,7 @@ fn admission_nanos(tree: &Tree, node: usize, spans: &[Span]) -> u64 {
         .find(|child| spans[child.span].kind == Kind::Client);
     let nanos = match first_client {
         Some(client) => client.start_nanos.saturating_sub(root.start_nanos),
-        None => span
-            .attributes()
-            .get(semconv::ADMISSION_WAIT_NANOS)
-            .and_then(serde_json::Value::as_u64)
-            .unwrap_or(0),
+        None => span.count(semconv::ADMISSION_WAIT_NANOS).unwrap_or(0),
     };
     nanos.min(root.duration_nanos())
 }
