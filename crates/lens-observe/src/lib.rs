@@ -1,1 +1,9 @@
 //! OTLP receiver and query API over a trace store.
+//!
+//! The receiver knows nothing of stores: it hands over what it receives to an [`Intake`].
+
+mod intake;
+pub mod receiver;
+
+pub use intake::{Accepted, Compression, Form, Incoming, Intake, Refused, Signal};
+pub use receiver::Receiver;

@@ -268,7 +268,7 @@ pub fn put_exponential_histogram<'a>(
     });
 }
 
-fn zigzag(value: i32) -> u64 {
+pub(crate) fn zigzag(value: i32) -> u64 {
     u64::from(((value << 1) ^ (value >> 31)) as u32)
 }
 

@@ -193,6 +193,14 @@ pub enum DecodeError {
     /// A JSON document that is not the expected message.
     #[error("the JSON form is invalid at {0}")]
     Json(&'static str),
+    /// An id in a JSON document that is not hex digits, e.g. base 64.
+    #[error("{name} is not {digits} hex digits (OTLP/JSON has ids in hex, not in base 64)")]
+    NotHex {
+        /// The field.
+        name: &'static str,
+        /// How many there should be.
+        digits: usize,
+    },
 }
 
 /// The content of one field.

@@ -1,6 +1,12 @@
 //! OTLP/JSON as protobuf bytes.
 
+mod logs;
+mod metrics;
+
 use serde_json::Value;
+
+pub use logs::decode_logs_request;
+pub use metrics::decode_metrics_request;
 
 use crate::base64;
 use crate::encode::{
@@ -14,12 +20,27 @@ use crate::wire::{
 /// Deepest nesting of attribute values that is read.
 const MAX_DEPTH: u8 = 32;
 
+/// Appends one span, metric or log record.
+type PutItem = fn(&mut Vec<u8>, &Value) -> Result<(), DecodeError>;
+
+/// What the levels of a request are called.
+struct Levels {
+    resources: &'static str,
+    scopes: &'static str,
+    items: &'static str,
+}
+
 /// Reads an OTLP/JSON trace request into an encoded `ExportTraceServiceRequest`.
 ///
 /// # Errors
 ///
 /// When the text is no JSON or a known field has a value of the wrong kind.
 pub fn decode_trace_request(json: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    let levels = Levels { resources: "resourceSpans", scopes: "scopeSpans", items: "spans" };
+    decode_request(json, &levels, put_span)
+}
+
+fn decode_request(json: &[u8], levels: &Levels, put_item: PutItem) -> Result<Vec<u8>, DecodeError> {
     let request: Value =
         serde_json::from_slice(json).map_err(|_| DecodeError::Json("the document"))?;
     if !request.is_object() {
@@ -27,8 +48,8 @@ pub fn decode_trace_request(json: &[u8]) -> Result<Vec<u8>, DecodeError> {
     }
     let mut out = Vec::with_capacity(json.len() / 2);
     let mut error = None;
-    for resource in list(&request, "resourceSpans")? {
-        nested(&mut out, 1, &mut error, |out| put_resource(out, resource));
+    for resource in list(&request, levels.resources)? {
+        nested(&mut out, 1, &mut error, |out| put_resource(out, resource, levels, put_item));
     }
     error.map_or(Ok(out), Err)
 }
@@ -111,7 +132,7 @@ fn put_id(
     }
     let digits = text.as_bytes();
     if digits.len() != 2 * len || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return Err(DecodeError::Json(name));
+        return Err(DecodeError::NotHex { name, digits: 2 * len });
     }
     let value = |digit: u8| match digit {
         b'0'..=b'9' => digit - b'0',
@@ -123,19 +144,29 @@ fn put_id(
     Ok(())
 }
 
-fn put_resource(out: &mut Vec<u8>, object: &Value) -> Result<(), DecodeError> {
+fn put_resource(
+    out: &mut Vec<u8>,
+    object: &Value,
+    levels: &Levels,
+    put_item: PutItem,
+) -> Result<(), DecodeError> {
     let mut error = None;
     if let Some(resource) = object.get("resource") {
         nested(out, 1, &mut error, |out| put_attributes(out, RESOURCE_ATTRIBUTES, resource));
     }
-    for scope in list(object, "scopeSpans")? {
-        nested(out, 2, &mut error, |out| put_scope(out, scope));
+    for scope in list(object, levels.scopes)? {
+        nested(out, 2, &mut error, |out| put_scope(out, scope, levels, put_item));
     }
     put_text(out, 3, object, "schemaUrl")?;
     error.map_or(Ok(()), Err)
 }
 
-fn put_scope(out: &mut Vec<u8>, object: &Value) -> Result<(), DecodeError> {
+fn put_scope(
+    out: &mut Vec<u8>,
+    object: &Value,
+    levels: &Levels,
+    put_item: PutItem,
+) -> Result<(), DecodeError> {
     let mut error = None;
     if let Some(scope) = object.get("scope") {
         nested(out, 1, &mut error, |out| {
@@ -144,8 +175,8 @@ fn put_scope(out: &mut Vec<u8>, object: &Value) -> Result<(), DecodeError> {
             put_attributes(out, 3, scope)
         });
     }
-    for span in list(object, "spans")? {
-        nested(out, 2, &mut error, |out| put_span(out, span));
+    for item in list(object, levels.items)? {
+        nested(out, 2, &mut error, |out| put_item(out, item));
     }
     put_text(out, 3, object, "schemaUrl")?;
     error.map_or(Ok(()), Err)

@@ -1,0 +1,8 @@
+//! The receiver over real connections.
+
+mod bounds;
+mod child;
+mod interop;
+mod listening;
+mod support;
+mod wire;
