@@ -10,12 +10,16 @@
 mod bands;
 pub mod ids;
 pub mod live;
+pub mod manifest;
 mod partition;
 mod path;
 pub mod raw;
 pub mod rollouts;
+pub mod store;
 mod timings;
 pub mod trace;
+pub mod vfs;
+pub mod wal;
 
 pub use bands::{Band, Bands};
 pub use partition::{Partition, Segment, partition};

@@ -17,6 +17,10 @@ use lens_otlp::view::{AnyValue, Attributes, Repeated, ScopeView, SpanView, key_v
 
 use crate::ids::{SpanId, TraceId};
 
+mod signals;
+
+pub use signals::{Items, RawLog, RawMetric, decode_logs, decode_metrics};
+
 /// The process that spans come from: its encoded `Resource`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RawResource {

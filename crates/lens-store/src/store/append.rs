@@ -1,0 +1,124 @@
+//! What happens to a request before it is acknowledged.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::error::{Appended, Refusal};
+use super::memory::Batch;
+use super::options::Durability;
+use super::{Shared, Store, locked};
+use crate::raw;
+use crate::vfs::is_full;
+use crate::wal::{Encoding, Format, Signal};
+
+/// When to come again with what was not taken.
+const SOON: Duration = Duration::from_secs(1);
+/// A disk does not get empty so fast.
+const LATER: Duration = Duration::from_secs(10);
+
+/// A request taken apart.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) batch: Batch,
+    pub(super) appended: Appended,
+}
+
+/// Takes a request apart.
+pub(super) fn take_apart(signal: Signal, request: &Bytes) -> Result<Taken, lens_otlp::DecodeError> {
+    let (batch, rejected, reason) = match signal {
+        Signal::Traces => {
+            let decoded = raw::decode(request, 0)?;
+            (Batch::Spans(decoded.spans), decoded.refused, decoded.reason.map(|r| r.to_string()))
+        }
+        Signal::Logs => {
+            let decoded = raw::decode_logs(request, 0)?;
+            (Batch::Logs(decoded.items), decoded.refused, decoded.reason.map(|r| r.to_string()))
+        }
+        Signal::Metrics => {
+            let decoded = raw::decode_metrics(request, 0)?;
+            (Batch::Metrics(decoded.items), decoded.refused, decoded.reason.map(|r| r.to_string()))
+        }
+    };
+    Ok(Taken { batch, appended: Appended { rejected, reason } })
+}
+
+impl Store {
+    /// Takes a request. `body` is what was received, as `encoding` says; `request` is the protobuf in it. Once this
+    /// returns, a kill of the process loses nothing of it (W-1), and every [`Snapshot`](super::Snapshot) has it.
+    ///
+    /// # Errors
+    ///
+    /// When nothing of it was taken. After [`Refusal::Unavailable`] a part of it may turn up nevertheless, which does
+    /// no harm when it is sent again.
+    pub fn append(
+        &self,
+        signal: Signal,
+        encoding: Encoding,
+        body: Bytes,
+        request: Bytes,
+    ) -> Result<Appended, Refusal> {
+        self.shared.append(signal, encoding, &body, &request)
+    }
+}
+
+impl Shared {
+    fn append<'a>(
+        &self,
+        signal: Signal,
+        mut encoding: Encoding,
+        mut body: &'a Bytes,
+        request: &'a Bytes,
+    ) -> Result<Appended, Refusal> {
+        let log = self.log.as_ref().ok_or_else(|| Refusal::Unavailable {
+            reason: super::StoreError::ReadOnly.to_string(),
+            retry_after: LATER,
+        })?;
+        if request.len() > self.options.max_request_bytes {
+            let limit = self.options.max_request_bytes;
+            return Err(Refusal::BadRequest(format!("longer than {limit} bytes")));
+        }
+        let taken = take_apart(signal, request);
+        let Taken { mut batch, appended } =
+            taken.map_err(|error| Refusal::BadRequest(error.to_string()))?;
+        if batch.len() == 0 {
+            // Nothing to find again.
+            return Ok(appended);
+        }
+        if encoding.format == Format::Json && signal != Signal::Traces {
+            // The log keeps only what it can read back.
+            (encoding, body) = (Encoding::PROTOBUF, request);
+        }
+        let arrived_nanos = self.options.clock.now_nanos();
+        let seq = {
+            let mut log = locked(log);
+            self.admit(log.bytes() + body.len() as u64, request.len())?;
+            let seq = log
+                .append(signal, encoding, arrived_nanos, body)
+                .map_err(|error| refusal(&error))?;
+            batch.set_seq(seq);
+            self.state().memory.push(batch, seq, arrived_nanos, request.len());
+            seq
+        };
+        if self.options.durability == Durability::Power {
+            self.sync_through(seq).map_err(|error| refusal(&error))?;
+        }
+        Ok(appended)
+    }
+
+    /// Bounds what waits to be written, in memory and on disk.
+    fn admit(&self, wal_bytes: u64, request_bytes: usize) -> Result<(), Refusal> {
+        let memory_bytes = self.state().memory.stats().bytes + request_bytes as u64;
+        let fits = wal_bytes <= self.options.max_wal_bytes
+            && memory_bytes <= self.options.max_memory_bytes;
+        if fits { Ok(()) } else { Err(Refusal::Overloaded { retry_after: SOON }) }
+    }
+}
+
+fn refusal(error: &io::Error) -> Refusal {
+    if is_full(error) {
+        return Refusal::DiskFull { retry_after: LATER };
+    }
+    Refusal::Unavailable { reason: error.to_string(), retry_after: SOON }
+}

@@ -1,0 +1,264 @@
+//! What was received and is not in a segment yet: spans as they came, and where each trace's are.
+//!
+//! It only grows, so a snapshot of it is how long it was ([`MemoryView`]). Nothing is converted here: a span is a
+//! slice of its request.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use crate::ids::TraceId;
+use crate::raw::{RawLog, RawMetric, RawSpan};
+
+/// Spans of one allocation.
+const CHUNK: usize = 1 << 14;
+/// Spans that are copied out of the lock at a time.
+const BLOCK: usize = 1 << 10;
+/// No span.
+const NONE: u32 = u32::MAX;
+/// What a span takes besides its bytes: itself, its link, its share of the map.
+const SPAN_BYTES: u64 = (size_of::<RawSpan>() + size_of::<u32>() + 8) as u64;
+
+/// What one request carries.
+#[derive(Debug)]
+pub(super) enum Batch {
+    Spans(Vec<RawSpan>),
+    Logs(Vec<RawLog>),
+    Metrics(Vec<RawMetric>),
+}
+
+impl Batch {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Spans(items) => items.len(),
+            Self::Logs(items) => items.len(),
+            Self::Metrics(items) => items.len(),
+        }
+    }
+
+    /// Puts the number of their request on the items.
+    pub(super) fn set_seq(&mut self, seq: u64) {
+        match self {
+            Self::Spans(items) => items.iter_mut().for_each(|item| item.ingest_seq = seq),
+            Self::Logs(items) => items.iter_mut().for_each(|item| item.ingest_seq = seq),
+            Self::Metrics(items) => items.iter_mut().for_each(|item| item.ingest_seq = seq),
+        }
+    }
+}
+
+/// A part of the store that is in memory.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    inner: RwLock<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Full ones of `CHUNK`, and the last.
+    spans: Vec<Vec<RawSpan>>,
+    /// The span of the same trace that came before.
+    previous: Vec<u32>,
+    /// The newest span of each trace.
+    newest: HashMap<TraceId, u32, IdState>,
+    logs: Vec<RawLog>,
+    metrics: Vec<RawMetric>,
+    /// When each request was received, in order of their numbers.
+    arrivals: Vec<(u64, u64)>,
+    bytes: u64,
+}
+
+/// How much of it there was at a moment.
+#[derive(Clone, Debug)]
+pub(super) struct MemoryView {
+    memory: Arc<Memory>,
+    spans: usize,
+    logs: usize,
+    metrics: usize,
+}
+
+/// What is in memory, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// Spans.
+    pub spans: u64,
+    /// Traces.
+    pub traces: u64,
+    /// Log records.
+    pub logs: u64,
+    /// Metrics.
+    pub metrics: u64,
+    /// Bytes of requests and of what leads to their spans.
+    pub bytes: u64,
+    /// When the oldest request was received, Unix nanoseconds; 0 when there is none.
+    pub oldest_nanos: u64,
+    /// Number of the newest request; 0 when there is none.
+    pub last_seq: u64,
+}
+
+impl Memory {
+    /// Adds what a request carries, all at once.
+    pub(super) fn push(&self, batch: Batch, seq: u64, arrived_nanos: u64, request_bytes: usize) {
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        inner.arrivals.push((seq, arrived_nanos));
+        inner.bytes += request_bytes as u64;
+        match batch {
+            Batch::Spans(spans) => {
+                inner.bytes += spans.len() as u64 * SPAN_BYTES;
+                spans.into_iter().for_each(|span| inner.push_span(span));
+            }
+            Batch::Logs(logs) => {
+                inner.bytes += (logs.len() * size_of::<RawLog>()) as u64;
+                inner.logs.extend(logs);
+            }
+            Batch::Metrics(metrics) => {
+                inner.bytes += (metrics.len() * size_of::<RawMetric>()) as u64;
+                inner.metrics.extend(metrics);
+            }
+        }
+    }
+
+    /// All that is there now.
+    pub(super) fn view(self: &Arc<Self>) -> MemoryView {
+        let inner = self.read();
+        MemoryView {
+            spans: inner.previous.len(),
+            logs: inner.logs.len(),
+            metrics: inner.metrics.len(),
+            memory: Arc::clone(self),
+        }
+    }
+
+    pub(super) fn stats(&self) -> MemoryStats {
+        let inner = self.read();
+        MemoryStats {
+            spans: inner.previous.len() as u64,
+            traces: inner.newest.len() as u64,
+            logs: inner.logs.len() as u64,
+            metrics: inner.metrics.len() as u64,
+            bytes: inner.bytes,
+            oldest_nanos: inner.arrivals.first().map_or(0, |arrival| arrival.1),
+            last_seq: inner.arrivals.last().map_or(0, |arrival| arrival.0),
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn push_span(&mut self, span: RawSpan) {
+        let position = self.previous.len() as u32;
+        let previous = self.newest.insert(span.trace_id, position).unwrap_or(NONE);
+        self.previous.push(previous);
+        match self.spans.last_mut() {
+            Some(chunk) if chunk.len() < CHUNK => chunk.push(span),
+            _ => {
+                let mut chunk = Vec::with_capacity(CHUNK);
+                chunk.push(span);
+                self.spans.push(chunk);
+            }
+        }
+    }
+
+    fn span(&self, position: usize) -> &RawSpan {
+        &self.spans[position / CHUNK][position % CHUNK]
+    }
+}
+
+impl MemoryView {
+    /// Appends the spans of a trace.
+    pub(super) fn trace(&self, id: TraceId, spans: &mut Vec<RawSpan>) {
+        let inner = self.memory.read();
+        let mut position = inner.newest.get(&id).copied().unwrap_or(NONE);
+        while position != NONE {
+            // Later ones are not part of this view.
+            if (position as usize) < self.spans {
+                spans.push(inner.span(position as usize).clone());
+            }
+            position = inner.previous[position as usize];
+        }
+    }
+
+    /// Ids of its traces with how many spans each has, in no order.
+    pub(super) fn traces(&self) -> Vec<(TraceId, u32)> {
+        let inner = self.memory.read();
+        let mut traces = Vec::with_capacity(inner.newest.len());
+        for (id, newest) in &inner.newest {
+            let (mut position, mut count) = (*newest, 0);
+            while position != NONE {
+                count += u32::from((position as usize) < self.spans);
+                position = inner.previous[position as usize];
+            }
+            if count > 0 {
+                traces.push((*id, count));
+            }
+        }
+        traces
+    }
+
+    /// All spans, in the order of their arrival.
+    pub(super) fn spans(&self) -> impl Iterator<Item = RawSpan> + use<'_> {
+        (0..self.spans.div_ceil(BLOCK)).flat_map(|block| {
+            // A copy, so that nobody waits for who looks at them.
+            let range = block * BLOCK..self.spans.min((block + 1) * BLOCK);
+            let inner = self.memory.read();
+            range.map(|position| inner.span(position).clone()).collect::<Vec<_>>()
+        })
+    }
+
+    pub(super) fn span_count(&self) -> usize {
+        self.spans
+    }
+
+    pub(super) fn logs(&self) -> Vec<RawLog> {
+        self.memory.read().logs[..self.logs].to_vec()
+    }
+
+    pub(super) fn metrics(&self) -> Vec<RawMetric> {
+        self.memory.read().metrics[..self.metrics].to_vec()
+    }
+}
+
+/// Ids are random already, unless somebody means harm; then they do not know the seed.
+#[derive(Clone, Debug)]
+struct IdState(u64);
+
+#[derive(Debug)]
+struct IdHasher(u64);
+
+impl Default for IdState {
+    fn default() -> Self {
+        Self(RandomState::new().hash_one(0_u8) | 1)
+    }
+}
+
+impl BuildHasher for IdState {
+    type Hasher = IdHasher;
+
+    fn build_hasher(&self) -> IdHasher {
+        IdHasher(self.0)
+    }
+}
+
+impl Hasher for IdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u128(u128::from(*byte));
+        }
+    }
+
+    fn write_u128(&mut self, id: u128) {
+        let (high, low) = ((id >> 64) as u64, id as u64);
+        // Each half meets the seed in a product whose halves are folded.
+        for half in [high, low] {
+            let product = u128::from(half ^ self.0) * 0x9e37_79b9_7f4a_7c15;
+            self.0 = (product >> 64) as u64 ^ product as u64;
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
