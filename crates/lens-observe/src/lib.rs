@@ -3,7 +3,9 @@
 //! The receiver knows nothing of stores: it hands over what it receives to an [`Intake`].
 
 mod intake;
+pub mod pages;
 pub mod receiver;
 
 pub use intake::{Accepted, Compression, Form, Incoming, Intake, Refused, Signal};
+pub use pages::Pages;
 pub use receiver::Receiver;

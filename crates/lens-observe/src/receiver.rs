@@ -35,6 +35,7 @@ pub use address::{AddressError, ListenAddress};
 pub use counters::{Reason, Received, Snapshot, Transport};
 
 use crate::intake::Intake;
+use crate::pages::{self, Pages};
 use accept::{Acceptor, Other, Source, Thread};
 use connection::Signal;
 use serve::Shared;
@@ -162,6 +163,8 @@ pub struct Options {
     pub grace: Duration,
     /// Hears of trouble.
     pub notify: Notify,
+    /// What is read from the HTTP addresses.
+    pub pages: Option<Arc<dyn Pages>>,
 }
 
 impl Default for Options {
@@ -177,6 +180,7 @@ impl Default for Options {
             threads: std::thread::available_parallelism().map_or(1, |cores| cores.get().min(2)),
             grace: Duration::from_secs(5),
             notify: Arc::new(|_| {}),
+            pages: None,
         }
     }
 }
@@ -282,6 +286,7 @@ impl Receiver {
             intake,
             limits,
             token: options.token,
+            pages: options.pages,
             counters: counters::Counters::default(),
             budget: body::Budget::new(limits.in_flight_bytes, limits.retry_after),
         });
@@ -322,6 +327,7 @@ impl Receiver {
     ) -> Result<(), StartError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
+            .max_blocking_threads(pages::THREADS)
             .build()
             .map_err(StartError::Thread)?;
         let thread = Thread {

@@ -3,11 +3,14 @@
 //! Every refusal has a `google.rpc.Status` in the form in which the request came; for requests of no known form that is
 //! JSON, which people can read.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, RETRY_AFTER, WWW_AUTHENTICATE,
+    ACCEPT, ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, RETRY_AFTER,
+    WWW_AUTHENTICATE,
 };
-use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming as HttpBody;
 use lens_otlp::json::put_text;
 
@@ -17,6 +20,7 @@ use super::denial::Denial;
 use super::grpc::{response_message, status_message};
 use super::serve::{Body, Kind, Shared, full};
 use crate::intake::{Accepted, Compression, Form, Signal};
+use crate::pages::{Page, Pages, Question};
 
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -24,6 +28,18 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) async fn answer(shared: &Shared, request: Request<HttpBody>) -> Response<Body> {
     let (head, mut body) = request.into_parts();
     let form = form(&head.headers);
+    if matches!(head.method, Method::GET | Method::HEAD)
+        && let Some(pages) = &shared.pages
+    {
+        match page(shared, Arc::clone(pages), &head).await {
+            Ok(Some(page)) => return page,
+            Ok(None) => {}
+            Err(denial) => {
+                shared.counters.refused(Transport::Http, denial.reason);
+                return failure(&denial, Form::Json);
+            }
+        }
+    }
     match take(shared, &head, form, &mut body).await {
         Ok((signal, accepted)) => success(signal, form.unwrap_or(Form::Json), &accepted),
         Err(denial) => {
@@ -35,6 +51,37 @@ pub(super) async fn answer(shared: &Shared, request: Request<HttpBody>) -> Respo
             failure(&denial, form.unwrap_or(Form::Json))
         }
     }
+}
+
+/// What is read at a path, if anything is. It is made elsewhere, so that senders need not wait for it.
+async fn page(
+    shared: &Shared,
+    pages: Arc<dyn Pages>,
+    head: &http::request::Parts,
+) -> Result<Option<Response<Body>>, Denial> {
+    shared.check_token(&head.headers)?;
+    let accept = head.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let question = Question {
+        path: head.uri.path().to_owned(),
+        query: head.uri.query().unwrap_or_default().to_owned(),
+        accept: accept.unwrap_or_default().to_owned(),
+    };
+    let made = tokio::task::spawn_blocking(move || pages.page(&question)).await;
+    let Ok(made) = made else {
+        let message = "the answer could not be made; the receiver goes on";
+        let page = Page::refusal(StatusCode::INTERNAL_SERVER_ERROR, message);
+        return Ok(Some(response_of(page)));
+    };
+    Ok(made.map(response_of))
+}
+
+fn response_of(page: Page) -> Response<Body> {
+    let mut response = Response::new(full(page.body));
+    *response.status_mut() = page.status;
+    if let Ok(content_type) = HeaderValue::try_from(page.content_type.as_ref()) {
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+    }
+    response
 }
 
 async fn take(

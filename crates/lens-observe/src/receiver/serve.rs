@@ -19,6 +19,7 @@ use super::denial::Denial;
 use super::inflate::inflate;
 use super::{Limits, Token, grpc, http_server};
 use crate::intake::{Accepted, Compression, Form, Incoming, Intake, Signal};
+use crate::pages::Pages;
 
 pub(super) type Body = BoxBody<Bytes, Infallible>;
 
@@ -31,6 +32,7 @@ pub(super) struct Shared {
     pub intake: Arc<dyn Intake>,
     pub limits: Limits,
     pub token: Option<Token>,
+    pub pages: Option<Arc<dyn Pages>>,
     pub counters: Counters,
     pub budget: Arc<Budget>,
 }
