@@ -13,6 +13,7 @@ pub mod live;
 pub mod manifest;
 mod partition;
 mod path;
+pub mod query;
 pub mod raw;
 pub mod rollouts;
 pub mod store;

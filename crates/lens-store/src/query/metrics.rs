@@ -1,0 +1,236 @@
+//! Numbers of spans over time, by the values of fields.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use serde::Serialize;
+
+use super::ast::{Function, Metric};
+use super::quantiles::{Method, Quantiles};
+use super::row::{Row as _, SpanRow};
+use super::value::Owned;
+
+/// Groups that are told apart; spans of more are counted.
+const MAX_GROUPS: usize = 10_000;
+/// Points of all groups.
+const MAX_CELLS: usize = 1_000_000;
+/// Shortest time that a rate is taken over where the window is open.
+const LEAST_NANOS: u64 = 1_000_000_000;
+/// Numbers of all groups that are kept for exact quantiles: 64 MB.
+const MAX_KEPT: usize = 8_000_000;
+
+/// Which time is looked at, and in what steps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Starts of spans, Unix nanoseconds. A side that is open (0, `u64::MAX`) is where the first or last span is.
+    pub range: Range<u64>,
+    /// Length of a step; zero is one step for all.
+    pub step_nanos: u64,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self { range: 0..u64::MAX, step_nanos: 0 }
+    }
+}
+
+/// Numbers over time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Metrics {
+    /// One for each group, and each quantile, in the order of their values.
+    pub series: Vec<Series>,
+    /// Spans that were counted.
+    pub spans: u64,
+    /// Spans left out because their times cannot be believed.
+    pub suspect: u64,
+    /// Spans left out because they do not have the number that was asked for.
+    pub without_number: u64,
+    /// Spans left out because there are too many groups or steps.
+    pub refused: u64,
+}
+
+/// Numbers of one group.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Series {
+    /// What the group has in common.
+    pub by: Vec<(String, Owned)>,
+    /// Which quantile, where quantiles are asked for.
+    pub quantile: Option<f64>,
+    /// How quantiles were found; as rough as the roughest of its points.
+    pub method: Option<Method>,
+    /// Spans of the group.
+    pub spans: u64,
+    /// Its numbers, by time; steps without spans have none.
+    pub points: Vec<Point>,
+}
+
+/// A number of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// Begin of the step.
+    pub at_nanos: u64,
+    /// Spans per second for a rate, nanoseconds where the field is a time.
+    pub value: f64,
+}
+
+/// Takes in spans.
+pub(crate) struct Meter<'q> {
+    metric: &'q Metric,
+    window: &'q Window,
+    /// First and last start of the spans that were taken in.
+    seen: Option<(u64, u64)>,
+    groups: HashMap<Vec<Owned>, BTreeMap<u64, Cell>>,
+    cells: usize,
+    kept: usize,
+    metrics: Metrics,
+}
+
+/// Numbers of one step of one group.
+#[derive(Default)]
+struct Cell {
+    spans: u64,
+    sum: f64,
+    min: Option<f64>,
+    max: Option<f64>,
+    quantiles: Quantiles,
+}
+
+impl<'q> Meter<'q> {
+    pub(crate) fn new(metric: &'q Metric, window: &'q Window) -> Self {
+        Self {
+            metric,
+            window,
+            seen: None,
+            groups: HashMap::new(),
+            cells: 0,
+            kept: 0,
+            metrics: Metrics::default(),
+        }
+    }
+
+    /// Takes in a span; its start is believed when it is in this range.
+    pub(crate) fn take(&mut self, row: &SpanRow<'_>, believed: &Range<u64>) {
+        let start_nanos = row.view.start_nanos;
+        if !believed.contains(&start_nanos) || row.has_bad_times() {
+            self.metrics.suspect += 1;
+            return;
+        }
+        if !self.window.range.contains(&start_nanos) {
+            return;
+        }
+        let mut number = None;
+        if let Some(field) = self.metric.function.field() {
+            row.any(field, &mut |value| {
+                number = value.number().filter(|number| !number.is_nan());
+                number.is_some()
+            });
+            if number.is_none() {
+                self.metrics.without_number += 1;
+                return;
+            }
+        }
+        let by = self.metric.by.iter().map(|field| row.value(field).unwrap_or(Owned::Nil));
+        let key: Vec<Owned> = by.collect();
+        let step = start_nanos - self.since_step(start_nanos);
+        if self.groups.len() >= MAX_GROUPS && !self.groups.contains_key(&key)
+            || self.cells >= MAX_CELLS
+        {
+            self.metrics.refused += 1;
+            return;
+        }
+        let steps = self.groups.entry(key).or_default();
+        let cell = match steps.entry(step) {
+            std::collections::btree_map::Entry::Occupied(cell) => cell.into_mut(),
+            std::collections::btree_map::Entry::Vacant(place) => {
+                self.cells += 1;
+                place.insert(Cell::default())
+            }
+        };
+        self.metrics.spans += 1;
+        let (first, last) = self.seen.unwrap_or((start_nanos, start_nanos));
+        self.seen = Some((first.min(start_nanos), last.max(start_nanos)));
+        cell.spans += 1;
+        let Some(number) = number else { return };
+        cell.sum += number;
+        cell.min = Some(cell.min.map_or(number, |min| min.min(number)));
+        cell.max = Some(cell.max.map_or(number, |max| max.max(number)));
+        if let Function::Quantile(..) = self.metric.function {
+            let before = cell.quantiles.kept();
+            cell.quantiles.add(number);
+            self.kept = (self.kept + cell.quantiles.kept()).saturating_sub(before);
+            if self.kept > MAX_KEPT {
+                self.groups.values_mut().flat_map(BTreeMap::values_mut).for_each(|cell| {
+                    cell.quantiles.condense();
+                });
+                self.kept = 0;
+            }
+        }
+    }
+
+    /// How far a time is into its step. Steps begin with the window, and where that is open at multiples of their length.
+    fn since_step(&self, nanos: u64) -> u64 {
+        let since_nanos = nanos - self.window.range.start;
+        since_nanos.checked_rem(self.window.step_nanos).unwrap_or(since_nanos)
+    }
+
+    /// Begin of the only step, where there is one, and the length of steps.
+    fn steps(&self) -> (Option<u64>, u64) {
+        let Window { range, step_nanos } = self.window;
+        if *step_nanos > 0 {
+            return (None, *step_nanos);
+        }
+        let (first, last) = self.seen.unwrap_or_default();
+        let start = if range.start == 0 { first } else { range.start };
+        let is_open = range.start == 0 || range.end == u64::MAX;
+        let end = if range.end == u64::MAX { last.saturating_add(1) } else { range.end };
+        let length = end.saturating_sub(start).max(if is_open { LEAST_NANOS } else { 1 });
+        (Some(start), length)
+    }
+
+    pub(crate) fn finish(mut self) -> Metrics {
+        let steps = self.steps();
+        let names: Vec<String> = self.metric.by.iter().map(super::ast::Field::name).collect();
+        let mut groups: Vec<_> = self.groups.drain().collect();
+        groups.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let quantiles: Vec<Option<f64>> = match &self.metric.function {
+            Function::Quantile(_, shares) => shares.iter().copied().map(Some).collect(),
+            _ => vec![None],
+        };
+        for (key, mut cells) in groups {
+            for quantile in &quantiles {
+                let is_rough =
+                    cells.values().any(|cell| cell.quantiles.method() == Method::Histogram);
+                let method = if is_rough { Method::Histogram } else { Method::Exact };
+                self.metrics.series.push(Series {
+                    by: names.iter().cloned().zip(key.iter().cloned()).collect(),
+                    quantile: *quantile,
+                    method: quantile.map(|_| method),
+                    spans: cells.values().map(|cell| cell.spans).sum(),
+                    points: points(&self.metric.function, steps, &mut cells, *quantile),
+                });
+            }
+        }
+        self.metrics
+    }
+}
+
+fn points(
+    function: &Function,
+    (only, step_nanos): (Option<u64>, u64),
+    cells: &mut BTreeMap<u64, Cell>,
+    quantile: Option<f64>,
+) -> Vec<Point> {
+    let point = |(at_nanos, cell): (&u64, &mut Cell)| {
+        let value = match function {
+            Function::Rate => cell.spans as f64 / (step_nanos as f64 / 1e9),
+            Function::Count => cell.spans as f64,
+            Function::Sum(_) => cell.sum,
+            Function::Average(_) => cell.sum / cell.spans as f64,
+            Function::Min(_) => cell.min?,
+            Function::Max(_) => cell.max?,
+            Function::Quantile(..) => cell.quantiles.at(quantile?)?,
+        };
+        Some(Point { at_nanos: only.unwrap_or(*at_nanos), value })
+    };
+    cells.iter_mut().filter_map(point).collect()
+}

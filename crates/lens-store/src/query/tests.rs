@@ -1,0 +1,4 @@
+mod against_model;
+mod errors;
+mod fixture;
+mod meaning;
