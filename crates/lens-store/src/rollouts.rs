@@ -2,5 +2,7 @@
 
 mod document;
 mod row;
+mod rows;
 
 pub use row::{Kept, RolloutRow};
+pub use rows::{is_time_suspect, row_of, rows_of, rows_of_spans};

@@ -25,6 +25,7 @@ mod twins;
 pub use bands::{bands_of, unanswered};
 pub use plain::{printable, scalar_text};
 pub use reader::Reader;
+pub(crate) use reader::Said;
 pub use resource::{Resource, role};
 pub use rollout::{Rollout, Section, Trace, Traces, is_attempt_of};
 pub use span::{Kind, Span, Status};

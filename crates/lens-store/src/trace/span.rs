@@ -100,7 +100,7 @@ pub struct Span {
     /// Another span has its id and is not a copy of it.
     pub is_twin: bool,
     /// What its attributes are worth looking at for.
-    pub(super) said: Said,
+    pub(crate) said: Said,
     /// The process it comes from.
     pub resource: Arc<Resource>,
 }
