@@ -19,6 +19,7 @@ mod parse;
 mod quantiles;
 mod row;
 mod search;
+mod sources;
 mod value;
 
 #[cfg(test)]
@@ -30,4 +31,5 @@ pub use error::{Problem, QueryError};
 pub use metrics::{Metrics, Point, Series, Window};
 pub use quantiles::Method;
 pub use search::{Found, FoundSet, FoundSpan};
+pub use sources::{Loaded, Stored};
 pub use value::Owned;

@@ -2,3 +2,4 @@ mod against_model;
 mod errors;
 mod fixture;
 mod meaning;
+mod stored;

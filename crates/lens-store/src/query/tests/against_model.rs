@@ -96,7 +96,7 @@ fn model() -> impl Strategy<Value = Model> {
 }
 
 /// Spans of a few traces, with ids that are theirs alone and parents before them, behind them, or nowhere.
-fn spans() -> impl Strategy<Value = Vec<Described>> {
+pub fn spans() -> impl Strategy<Value = Vec<Described>> {
     let span = (
         (1_u128..4, 0_u64..12, prop::sample::select(vec!["a", "b", "c"])),
         (0_u64..4, 0_u64..4, prop::sample::select(vec!["s", "t"])),

@@ -60,6 +60,11 @@ impl Default for Described {
 
 impl Described {
     pub fn raw(&self) -> RawSpan {
+        raw::decode(&self.request(), 1).unwrap().spans.remove(0)
+    }
+
+    /// An export request with this span.
+    pub fn request(&self) -> Bytes {
         let mut resource = Vec::new();
         put_key_value(&mut resource, RESOURCE_ATTRIBUTES, "service.name", self.service);
         put_key_value(&mut resource, RESOURCE_ATTRIBUTES, "where", "resource");
@@ -103,7 +108,7 @@ impl Described {
         put_scope_item(&mut items, &message);
         let scope = Scope { name: "scope", version: "1" };
         put_request(&mut request, &resource, std::iter::once((scope, items.as_slice())));
-        raw::decode(&Bytes::from(request), 1).unwrap().spans.remove(0)
+        request.into()
     }
 }
 

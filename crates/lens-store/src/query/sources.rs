@@ -1,0 +1,121 @@
+//! What queries run over: spans in hand, and one state of a store.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+
+use super::engine::{Filter, Part, Source};
+use crate::ids::TraceId;
+use crate::raw::RawSpan;
+use crate::store::{Snapshot, StoreError, deduplicate};
+
+/// A start further ahead of its arrival than this is not believed.
+const AHEAD_NANOS: u64 = 86_400_000_000_000;
+/// Nor is one from longer before.
+const BEHIND_NANOS: u64 = 30 * AHEAD_NANOS;
+
+/// Starts that are believed of spans that arrived then.
+fn believed(arrived: Range<u64>) -> Range<u64> {
+    let first = arrived.start.saturating_sub(BEHIND_NANOS).max(1);
+    first..arrived.end.saturating_add(AHEAD_NANOS)
+}
+
+fn part<'a>(spans: impl Iterator<Item = &'a RawSpan>, believed: Range<u64>) -> Part {
+    let (mut first, mut last, mut count) = (u64::MAX, 0, 0);
+    for span in spans {
+        first = first.min(span.start_nanos);
+        last = last.max(span.start_nanos);
+        count += 1;
+    }
+    Part { starts: first..=last, spans: count, believed }
+}
+
+/// Spans that were read from somewhere, all of them in memory. Nobody knows when they arrived.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// By trace and start, each once.
+    spans: Vec<RawSpan>,
+    now_nanos: u64,
+}
+
+impl Loaded {
+    /// Spans in any order, copies among them.
+    pub fn new(mut spans: Vec<RawSpan>, now_nanos: u64) -> Self {
+        deduplicate(&mut spans);
+        Self { spans, now_nanos }
+    }
+}
+
+impl Source for Loaded {
+    type Error = Infallible;
+
+    fn parts(&self) -> Vec<Part> {
+        vec![part(self.spans.iter(), believed(0..self.now_nanos))]
+    }
+
+    fn scan(
+        &self,
+        _: usize,
+        _: &Filter,
+        take: &mut dyn FnMut(&RawSpan),
+    ) -> Result<u64, Infallible> {
+        self.spans.iter().for_each(take);
+        Ok(self.spans.len() as u64)
+    }
+
+    fn trace(&self, id: TraceId) -> Result<Vec<RawSpan>, Infallible> {
+        let first = self.spans.partition_point(|span| span.trace_id < id);
+        let of_trace = self.spans[first..].iter().take_while(|span| span.trace_id == id);
+        Ok(of_trace.cloned().collect())
+    }
+}
+
+/// One state of a store, spans that wait for their segment included.
+#[derive(Debug)]
+pub struct Stored<'a> {
+    snapshot: &'a Snapshot,
+    now_nanos: u64,
+}
+
+impl<'a> Stored<'a> {
+    /// What the store held when the snapshot was taken, at `now_nanos`.
+    pub fn new(snapshot: &'a Snapshot, now_nanos: u64) -> Self {
+        Self { snapshot, now_nanos }
+    }
+}
+
+impl Source for Stored<'_> {
+    type Error = StoreError;
+
+    fn parts(&self) -> Vec<Part> {
+        let (mut first, mut last) = (u64::MAX, 0);
+        for span in self.snapshot.memory_spans() {
+            first = first.min(span.start_nanos);
+            last = last.max(span.start_nanos);
+        }
+        let spans = self.snapshot.memory_span_count() as u64;
+        let believed = believed(self.now_nanos..self.now_nanos);
+        vec![Part { starts: first..=last, spans, believed }]
+    }
+
+    fn scan(
+        &self,
+        _: usize,
+        _: &Filter,
+        take: &mut dyn FnMut(&RawSpan),
+    ) -> Result<u64, StoreError> {
+        // A request that was sent again is there again.
+        let (hasher, mut known) = (RandomState::new(), HashSet::new());
+        for span in self.snapshot.memory_spans() {
+            if known.insert(hasher.hash_one((span.trace_id, span.span_id, span.start_nanos))) {
+                take(&span);
+            }
+        }
+        Ok(self.snapshot.memory_span_count() as u64)
+    }
+
+    fn trace(&self, id: TraceId) -> Result<Vec<RawSpan>, StoreError> {
+        self.snapshot.trace(id)
+    }
+}
