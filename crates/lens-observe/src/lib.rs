@@ -4,7 +4,9 @@
 
 mod intake;
 pub mod pages;
+pub mod prometheus;
 pub mod receiver;
+mod store_intake;
 
 pub use intake::{Accepted, Compression, Form, Incoming, Intake, Refused, Signal};
 pub use pages::Pages;

@@ -36,6 +36,7 @@ pub use counters::{Reason, Received, Snapshot, Transport};
 
 use crate::intake::Intake;
 use crate::pages::{self, Pages};
+use crate::prometheus::{Expose, Metrics, MetricsLimits};
 use accept::{Acceptor, Other, Source, Thread};
 use connection::Signal;
 use serve::Shared;
@@ -157,6 +158,10 @@ pub struct Options {
     pub allow_unauthenticated_remote: bool,
     /// Bounds.
     pub limits: Limits,
+    /// Bounds of the page at `/metrics`.
+    pub metrics: MetricsLimits,
+    /// What that page shows besides.
+    pub more_metrics: Vec<Arc<dyn Expose>>,
     /// Threads, at least 1.
     pub threads: usize,
     /// Time that requests in flight get when the receiver is stopped.
@@ -177,6 +182,8 @@ impl Default for Options {
             token: None,
             allow_unauthenticated_remote: false,
             limits: Limits::default(),
+            metrics: MetricsLimits::default(),
+            more_metrics: Vec::new(),
             threads: std::thread::available_parallelism().map_or(1, |cores| cores.get().min(2)),
             grace: Duration::from_secs(5),
             notify: Arc::new(|_| {}),
@@ -262,7 +269,6 @@ pub struct Receiver {
     grpc: Vec<SocketAddr>,
     http: Vec<SocketAddr>,
     grace: Duration,
-    max_connections: usize,
 }
 
 impl fmt::Debug for Receiver {
@@ -282,25 +288,20 @@ impl Receiver {
         let grpc = bind_all(&options, Transport::Grpc, &mut listeners)?;
         let http = bind_all(&options, Transport::Http, &mut listeners)?;
         let limits = options.limits;
+        let max_connections = limits.connections.min(descriptors_for_connections());
         let shared = Arc::new(Shared {
             intake,
             limits,
+            max_connections,
+            metrics: Metrics::new(options.metrics, options.more_metrics),
             token: options.token,
             pages: options.pages,
             counters: counters::Counters::default(),
             budget: body::Budget::new(limits.in_flight_bytes, limits.retry_after),
         });
-        let max_connections = limits.connections.min(descriptors_for_connections());
         let signals = Arc::new(watch::Sender::new(Signal::default()));
-        let mut receiver = Self {
-            shared,
-            signals,
-            threads: Vec::new(),
-            grpc,
-            http,
-            grace: options.grace,
-            max_connections,
-        };
+        let mut receiver =
+            Self { shared, signals, threads: Vec::new(), grpc, http, grace: options.grace };
         let mut others = Vec::new();
         for index in 1..options.threads.max(1) {
             let load = Arc::new(AtomicUsize::new(0));
@@ -356,12 +357,7 @@ impl Receiver {
 
     /// Its counters.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            connections_limit: self.max_connections as u64,
-            in_flight_bytes: self.shared.budget.held_bytes() as u64,
-            in_flight_limit_bytes: self.shared.budget.limit_bytes() as u64,
-            ..self.shared.counters.snapshot()
-        }
+        self.shared.snapshot()
     }
 
     /// Takes no more requests, and gives those in flight [`Options::grace`]. Afterwards the intake is not called.

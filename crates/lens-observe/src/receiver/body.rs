@@ -73,21 +73,23 @@ pub(super) struct Bounds {
     pub timeout: Duration,
 }
 
-/// Reads a body to its end. One that comes in a single piece is not copied. `check` sees what has come so far, and may
-/// refuse the rest.
+/// Smaller bodies are copied out of the buffer that the connection reads into, so that keeping one keeps no more.
+const COPY_BELOW_BYTES: usize = 64 << 10;
+
+/// Reads a body to its end. A large one that comes in a single piece is not copied. `begin` sees what comes first, and
+/// may refuse the rest or tell how long the whole will be.
 pub(super) async fn read(
     body: &mut Incoming,
     held: &mut Held,
     bounds: Bounds,
-    check: impl Fn(&[u8]) -> Result<(), Denial>,
+    begin: impl Fn(&[u8]) -> Result<Option<usize>, Denial>,
 ) -> Result<Bytes, Denial> {
     let declared = body.size_hint().lower();
     if declared > bounds.limit_bytes as u64 {
         return Err(Denial::too_large(bounds.limit_bytes));
     }
     let reading = async {
-        let mut whole = Bytes::new();
-        let mut pieces = BytesMut::new();
+        let (mut whole, mut pieces, mut expected) = (Bytes::new(), BytesMut::new(), None);
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else {
                 return Err(Denial::new(Reason::CutOff, "the body ended early"));
@@ -98,19 +100,23 @@ pub(super) async fn read(
                 return Err(Denial::too_large(bounds.limit_bytes));
             }
             if whole.is_empty() && pieces.is_empty() {
-                check(&data)?;
+                expected = begin(&data)?;
                 whole = data;
                 continue;
             }
             if pieces.is_empty() {
-                // What is declared is within the limit, and memory that nothing comes for is never touched.
-                pieces.reserve((declared as usize).max(whole.len() + data.len()));
+                // This is within the limit, and memory that nothing comes for is never touched.
+                let expected = expected.unwrap_or(0).max(declared as usize);
+                pieces.reserve(expected.max(whole.len() + data.len()));
                 pieces.extend_from_slice(&std::mem::take(&mut whole));
             }
             pieces.extend_from_slice(&data);
-            check(&pieces)?;
         }
-        Ok(if pieces.is_empty() { whole } else { pieces.freeze() })
+        Ok(match whole.len() {
+            0 => pieces.freeze(),
+            1..COPY_BELOW_BYTES => Bytes::copy_from_slice(&whole),
+            _ => whole,
+        })
     };
     match tokio::time::timeout(bounds.timeout, reading).await {
         Ok(read) => read,

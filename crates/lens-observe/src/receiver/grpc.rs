@@ -69,13 +69,15 @@ async fn take(
     let bounds = shared.bounds();
     let framed = body::Bounds { limit_bytes: bounds.limit_bytes + PREFIX_BYTES, ..bounds };
     // The prefix tells the length before the message has come.
-    let check = |so_far: &[u8]| match so_far.first_chunk::<PREFIX_BYTES>() {
-        Some(&[_, length @ ..]) if u32::from_be_bytes(length) as usize > bounds.limit_bytes => {
-            Err(Denial::too_large(bounds.limit_bytes))
+    let begin = |first: &[u8]| {
+        let Some([_, length @ ..]) = first.first_chunk::<PREFIX_BYTES>() else { return Ok(None) };
+        let length = u32::from_be_bytes(*length) as usize;
+        if length > bounds.limit_bytes {
+            return Err(Denial::too_large(bounds.limit_bytes));
         }
-        _ => Ok(()),
+        Ok(Some(length + PREFIX_BYTES))
     };
-    let framed = body::read(body, &mut held, framed, check).await?;
+    let framed = body::read(body, &mut held, framed, begin).await?;
     let (compressed, message) = unframe(&framed)?;
     let compression = if compressed { compression(&head.headers)? } else { Compression::Identity };
     let kind = Kind { signal, transport: Transport::Grpc, compression, form: Form::Protobuf };

@@ -4,6 +4,7 @@
 //! JSON, which people can read.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{
@@ -21,12 +22,23 @@ use super::grpc::{response_message, status_message};
 use super::serve::{Body, Kind, Shared, full};
 use crate::intake::{Accepted, Compression, Form, Signal};
 use crate::pages::{Page, Pages, Question};
+use crate::prometheus::Format;
 
+const METRICS_PATH: &str = "/metrics";
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 pub(super) async fn answer(shared: &Shared, request: Request<HttpBody>) -> Response<Body> {
     let (head, mut body) = request.into_parts();
+    if head.uri.path() == METRICS_PATH {
+        return match metrics(shared, &head) {
+            Ok(page) => page,
+            Err(denial) => {
+                shared.counters.refused(Transport::Http, denial.reason);
+                failure(&denial, Form::Json, "GET, HEAD")
+            }
+        };
+    }
     let form = form(&head.headers);
     if matches!(head.method, Method::GET | Method::HEAD)
         && let Some(pages) = &shared.pages
@@ -36,7 +48,7 @@ pub(super) async fn answer(shared: &Shared, request: Request<HttpBody>) -> Respo
             Ok(None) => {}
             Err(denial) => {
                 shared.counters.refused(Transport::Http, denial.reason);
-                return failure(&denial, Form::Json);
+                return failure(&denial, Form::Json, "GET, HEAD");
             }
         }
     }
@@ -48,7 +60,7 @@ pub(super) async fn answer(shared: &Shared, request: Request<HttpBody>) -> Respo
             if denial.leaves_body() && !head.headers.contains_key(EXPECT) {
                 body::drain(&mut body).await;
             }
-            failure(&denial, form.unwrap_or(Form::Json))
+            failure(&denial, form.unwrap_or(Form::Json), "POST")
         }
     }
 }
@@ -84,6 +96,21 @@ fn response_of(page: Page) -> Response<Body> {
     response
 }
 
+/// The page that Prometheus scrapes.
+fn metrics(shared: &Shared, head: &http::request::Parts) -> Result<Response<Body>, Denial> {
+    if head.method != Method::GET && head.method != Method::HEAD {
+        return Err(Denial::new(Reason::Method, "metrics are read with GET"));
+    }
+    shared.check_token(&head.headers)?;
+    let accept = head.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let format = Format::of_accept(accept.unwrap_or_default());
+    let page = shared.metrics.page(format, &shared.snapshot(), Instant::now());
+    let mut response = Response::new(full(page));
+    let kind = HeaderValue::from_static(format.content_type());
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    Ok(response)
+}
+
 async fn take(
     shared: &Shared,
     head: &http::request::Parts,
@@ -113,7 +140,7 @@ async fn take(
     };
     let compression = compression(&head.headers)?;
     let mut held = shared.budget.hold();
-    let body = body::read(body, &mut held, shared.bounds(), |_| Ok(())).await?;
+    let body = body::read(body, &mut held, shared.bounds(), |_| Ok(None)).await?;
     let kind = Kind { signal, transport: Transport::Http, compression, form };
     Ok((signal, shared.take(kind, body, &mut held)?))
 }
@@ -178,7 +205,7 @@ fn success(signal: Signal, form: Form, accepted: &Accepted) -> Response<Body> {
     reply(form, format!("{{\"partialSuccess\":{{{}}}}}", fields.join(",")))
 }
 
-fn failure(denial: &Denial, form: Form) -> Response<Body> {
+fn failure(denial: &Denial, form: Form, allowed: &'static str) -> Response<Body> {
     let code = denial.code();
     let mut response = match form {
         Form::Protobuf => reply(form, status_message(code, &denial.message)),
@@ -196,7 +223,7 @@ fn failure(denial: &Denial, form: Form) -> Response<Body> {
         headers.insert(RETRY_AFTER, HeaderValue::from(after.as_secs_f64().ceil() as u64));
     }
     let more = match denial.reason {
-        Reason::Method => Some((ALLOW, "POST")),
+        Reason::Method => Some((ALLOW, allowed)),
         Reason::Credentials => Some((WWW_AUTHENTICATE, "Bearer")),
         Reason::Compression => Some((ACCEPT_ENCODING, "gzip, zstd, identity")),
         _ => None,

@@ -73,6 +73,8 @@ fn read_up_to(
         out.reserve_exact(room);
         let read = from.by_ref().take(room as u64).read_to_end(&mut out);
         if read.map_err(InflateError::Corrupt)? < room {
+            // Spans are kept as slices of this for a while.
+            out.shrink_to_fit();
             return Ok(out.into());
         }
         if out.len() > limit_bytes {

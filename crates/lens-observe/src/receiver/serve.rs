@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -14,12 +15,13 @@ use lens_otlp::client::OBSERVE_HEADER;
 use lens_otlp::{json, split};
 
 use super::body::{Bounds, Budget, Held};
-use super::counters::{Counters, Reason, Received, Transport};
+use super::counters::{Counters, Reason, Received, Snapshot, Transport};
 use super::denial::Denial;
 use super::inflate::inflate;
 use super::{Limits, Token, grpc, http_server};
 use crate::intake::{Accepted, Compression, Form, Incoming, Intake, Signal};
 use crate::pages::Pages;
+use crate::prometheus::Metrics;
 
 pub(super) type Body = BoxBody<Bytes, Infallible>;
 
@@ -31,6 +33,8 @@ pub(super) fn full(bytes: impl Into<Bytes>) -> Body {
 pub(super) struct Shared {
     pub intake: Arc<dyn Intake>,
     pub limits: Limits,
+    pub max_connections: usize,
+    pub metrics: Metrics,
     pub token: Option<Token>,
     pub pages: Option<Arc<dyn Pages>>,
     pub counters: Counters,
@@ -58,6 +62,15 @@ impl Shared {
         };
         response.headers_mut().insert(OBSERVE_HEADER, HeaderValue::from_static("1"));
         response
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            connections_limit: self.max_connections as u64,
+            in_flight_bytes: self.budget.held_bytes() as u64,
+            in_flight_limit_bytes: self.budget.limit_bytes() as u64,
+            ..self.counters.snapshot()
+        }
     }
 
     /// Refuses whoever does not have the token.
@@ -99,11 +112,12 @@ impl Shared {
             request_bytes: request.len() as u64,
         };
         let Kind { signal, transport, compression, form } = kind;
-        let incoming = Incoming { signal, compression, form, body, request };
+        let incoming = Incoming { signal, compression, form, body, request: request.clone() };
         let accepted = self.intake.accept(incoming)?;
         received.rejected_items = accepted.rejected;
         received.items = received.items.saturating_sub(accepted.rejected);
         self.counters.received(signal, transport, &received);
+        self.metrics.take(signal, &request, accepted.rejected, Instant::now());
         Ok(accepted)
     }
 

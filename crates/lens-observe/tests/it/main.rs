@@ -4,5 +4,7 @@ mod bounds;
 mod child;
 mod interop;
 mod listening;
+mod scrape;
+mod stored;
 mod support;
 mod wire;

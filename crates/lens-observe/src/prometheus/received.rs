@@ -1,0 +1,374 @@
+//! Metrics that were received, as series with their latest values.
+//!
+//! Deltas are accumulated here, cumulative values are shown as they came. A series belongs to a process and goes when
+//! that has not been heard from for a while, so that no scrape shows a process that is no more.
+
+mod number;
+mod powers;
+mod series;
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use lens_otlp::DecodeError;
+use lens_otlp::json::put_plain_value;
+use lens_otlp::view::metrics::{Data, MetricView};
+use lens_otlp::view::{AnyValue, Attributes, ResourceView, ScopeView, resources};
+
+use super::names::{self, Kind};
+use super::page::{Page, put_label};
+use powers::Exponents;
+use series::{Point, Series, Value};
+
+const DELTA: u64 = 1;
+/// Longest value of a label.
+const MAX_LABEL_CHARS: usize = 512;
+
+/// Series of one name.
+#[derive(Debug)]
+struct Family {
+    kind: Kind,
+    help: String,
+    /// The range that buckets of exponential histograms have had, so that all series of the family have the same.
+    exponents: Exponents,
+    series: HashMap<String, Owned>,
+}
+
+#[derive(Debug)]
+struct Owned {
+    process: String,
+    /// The metric's own name: in base units `used` in bytes and `used_mib` are one, and the first has the series.
+    source: Box<str>,
+    series: Series,
+}
+
+#[derive(Debug)]
+struct Process {
+    heard: Instant,
+    /// Labels of `target_info`.
+    info: String,
+}
+
+/// What became of points that are not shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Refused {
+    /// As many samples as allowed are there already.
+    pub full: u64,
+    /// Another metric has the name, and is of another kind.
+    pub conflicting: u64,
+    /// Older than what is shown, or sent twice.
+    pub outdated: u64,
+    /// Of a kind that is not shown.
+    pub unsupported: u64,
+}
+
+/// The series.
+#[derive(Debug)]
+pub(super) struct ReceivedMetrics {
+    families: BTreeMap<String, Family>,
+    processes: HashMap<String, Process>,
+    samples: usize,
+    max_samples: usize,
+    stale_after: Duration,
+    refused: Refused,
+}
+
+/// What a point comes with.
+struct Origin<'a> {
+    process: &'a str,
+    scope: &'a str,
+}
+
+impl ReceivedMetrics {
+    pub(super) fn new(max_samples: usize, stale_after: Duration) -> Self {
+        Self {
+            families: BTreeMap::new(),
+            processes: HashMap::new(),
+            samples: 0,
+            max_samples,
+            stale_after,
+            refused: Refused::default(),
+        }
+    }
+
+    /// Samples, and how many there may be.
+    pub(super) fn fill(&self) -> (usize, usize) {
+        (self.samples, self.max_samples)
+    }
+
+    pub(super) fn refused(&self) -> Refused {
+        self.refused
+    }
+
+    /// Processes that were heard from.
+    pub(super) fn processes(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// Takes a request that was accepted.
+    pub(super) fn take(&mut self, request: &[u8], now: Instant) -> Result<(), DecodeError> {
+        self.forget_silent(now);
+        for resource in resources(request) {
+            let resource = resource?;
+            let (process, info) = identity(&resource)?;
+            match self.processes.entry(process.clone()) {
+                Entry::Occupied(mut known) => *known.get_mut() = Process { heard: now, info },
+                Entry::Vacant(_) if self.samples >= self.max_samples => {
+                    self.refused.full += 1;
+                    continue;
+                }
+                Entry::Vacant(new) => {
+                    new.insert(Process { heard: now, info });
+                    self.samples += 1;
+                }
+            }
+            for scope in resource.scopes() {
+                let scope = scope?;
+                let scope_labels = scope_labels(&scope);
+                let origin = Origin { process: &process, scope: &scope_labels };
+                for message in scope.items() {
+                    self.metric(&MetricView::read(message?)?, &origin)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn metric(&mut self, metric: &MetricView<'_>, origin: &Origin<'_>) -> Result<(), DecodeError> {
+        let (kind, temporality) = match metric.data {
+            Data::Gauge => (Kind::Gauge, 0),
+            Data::Sum { monotonic: true, temporality } => (Kind::Counter, temporality),
+            Data::Sum { monotonic: false, temporality } => (Kind::Gauge, temporality),
+            Data::Histogram { temporality } | Data::Exponential { temporality } => {
+                (Kind::Histogram, temporality)
+            }
+            Data::Unknown => {
+                self.refused.unsupported += 1;
+                return Ok(());
+            }
+        };
+        let is_delta = temporality == DELTA;
+        let (name, unit) = names::family(metric.name, metric.unit, kind);
+        let family = self.families.entry(name).or_insert_with(|| Family {
+            kind,
+            help: metric.description.to_owned(),
+            exponents: Exponents::default(),
+            series: HashMap::new(),
+        });
+        if family.kind != kind {
+            self.refused.conflicting += 1;
+            return Ok(());
+        }
+        let mut taking = Taking {
+            source: metric.name,
+            family,
+            origin,
+            is_delta,
+            samples: &mut self.samples,
+            max_samples: self.max_samples,
+            refused: &mut self.refused,
+        };
+        for point in metric.number_points() {
+            let point = point?;
+            taking.point(point.attributes(), Point::of_number(&point, unit)?)?;
+        }
+        for point in metric.histogram_points() {
+            let point = point?;
+            taking.point(point.attributes(), Point::of_histogram(&point, unit)?)?;
+        }
+        for point in metric.exponential_points() {
+            let point = point?;
+            taking.point(point.attributes(), Point::of_exponential(&point, unit)?)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets processes that have not been heard from, with their series.
+    pub(super) fn forget_silent(&mut self, now: Instant) {
+        let before = self.processes.len();
+        let stale_after = self.stale_after;
+        self.processes.retain(|_, process| now.duration_since(process.heard) < stale_after);
+        if self.processes.len() == before {
+            return;
+        }
+        let processes = &self.processes;
+        let mut samples = processes.len();
+        self.families.retain(|_, family| {
+            family.series.retain(|_, owned| processes.contains_key(&owned.process));
+            samples += family.series.values().map(|owned| owned.series.samples()).sum::<usize>();
+            !family.series.is_empty()
+        });
+        self.samples = samples;
+    }
+
+    pub(super) fn put(&self, page: &mut Page) {
+        for (name, family) in &self.families {
+            if family.series.is_empty() {
+                continue;
+            }
+            page.family(name, family.kind, &family.help);
+            let mut rows: Vec<_> = family.series.iter().collect();
+            rows.sort_by_key(|(labels, _)| *labels);
+            for (labels, owned) in rows {
+                owned.series.put(page, labels, family.exponents);
+            }
+        }
+        let mut infos: Vec<String> = self
+            .processes
+            .iter()
+            .filter(|(_, process)| !process.info.is_empty())
+            .map(|(identity, process)| join(identity, &process.info))
+            .collect();
+        infos.sort();
+        if !infos.is_empty() {
+            page.info("target", "Processes that metrics were received from.", infos.into_iter());
+        }
+    }
+}
+
+struct Taking<'a> {
+    source: &'a str,
+    family: &'a mut Family,
+    origin: &'a Origin<'a>,
+    is_delta: bool,
+    samples: &'a mut usize,
+    max_samples: usize,
+    refused: &'a mut Refused,
+}
+
+impl Taking<'_> {
+    fn point(&mut self, attributes: Attributes<'_>, point: Point) -> Result<(), DecodeError> {
+        let labels = join(self.origin.process, &join(&labels(attributes)?, self.origin.scope));
+        let Some(value) = point.value else {
+            // "No recorded value": the series has ended.
+            if let Some(owned) = self.family.series.remove(&labels) {
+                *self.samples -= owned.series.samples();
+            }
+            return Ok(());
+        };
+        if let Value::Exponential(buckets) = &value {
+            self.family.exponents.cover(buckets);
+        }
+        match self.family.series.entry(labels) {
+            Entry::Occupied(known) if *known.get().source != *self.source => {
+                self.refused.conflicting += 1;
+            }
+            Entry::Occupied(mut known) => {
+                let series = &mut known.get_mut().series;
+                let before = series.samples();
+                if !series.advance(value, point.end_nanos, point.exemplars, self.is_delta) {
+                    self.refused.outdated += 1;
+                }
+                *self.samples = *self.samples + series.samples() - before;
+            }
+            Entry::Vacant(new) => {
+                let series = Series::new(value, point.end_nanos, point.exemplars);
+                if *self.samples + series.samples() > self.max_samples {
+                    self.refused.full += 1;
+                    return Ok(());
+                }
+                *self.samples += series.samples();
+                let process = self.origin.process.to_owned();
+                new.insert(Owned { process, source: self.source.into(), series });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn join(a: &str, b: &str) -> String {
+    match (a.is_empty(), b.is_empty()) {
+        (true, _) => b.to_owned(),
+        (_, true) => a.to_owned(),
+        _ => format!("{a},{b}"),
+    }
+}
+
+/// `job` and `instance` of a resource, and the rest of it.
+fn identity(resource: &ResourceView<'_>) -> Result<(String, String), DecodeError> {
+    let mut attributes = BTreeMap::new();
+    for pair in resource.attributes() {
+        let (key, value) = pair?;
+        attributes.insert(key, text(value)?);
+    }
+    let mut take = |key: &str| attributes.remove(key).unwrap_or_default();
+    let (namespace, name) = (take("service.namespace"), take("service.name"));
+    let mut instance = take("service.instance.id");
+    if instance.is_empty() {
+        // Without it processes of one host would be taken for one.
+        let of = |key: &str| attributes.get(key).cloned().unwrap_or_default();
+        let (host, pid) = (of("host.name"), of("process.pid"));
+        instance = if pid.is_empty() { host } else { format!("{host}:{pid}") };
+    }
+    let job = match (namespace.is_empty(), name.is_empty()) {
+        (true, true) => "unknown_service".to_owned(),
+        (true, false) => name,
+        _ => format!("{namespace}/{name}"),
+    };
+    let mut identity = String::new();
+    put_label(&mut identity, "job", &job);
+    if !instance.is_empty() {
+        put_label(&mut identity, "instance", &instance);
+    }
+    Ok((identity, render(attributes.into_iter())))
+}
+
+/// Attributes of a point as labels, sorted by name; those whose names agree are joined.
+fn labels(attributes: Attributes<'_>) -> Result<String, DecodeError> {
+    let mut sorted = BTreeMap::new();
+    for pair in attributes {
+        let (key, value) = pair?;
+        sorted.insert(key, text(value)?);
+    }
+    Ok(render(sorted.into_iter()))
+}
+
+fn render<'a>(attributes: impl Iterator<Item = (&'a str, String)>) -> String {
+    let mut named: BTreeMap<String, String> = BTreeMap::new();
+    for (key, value) in attributes {
+        match named.entry(names::label(key)) {
+            std::collections::btree_map::Entry::Vacant(new) => {
+                new.insert(value);
+            }
+            std::collections::btree_map::Entry::Occupied(mut taken) => {
+                let joined = taken.get_mut();
+                joined.push(';');
+                joined.push_str(&value);
+            }
+        }
+    }
+    let mut out = String::new();
+    for (name, value) in named {
+        put_label(&mut out, &name, &value);
+    }
+    out
+}
+
+fn scope_labels(scope: &ScopeView<'_>) -> String {
+    let mut out = String::new();
+    for (label, value) in [("otel_scope_name", scope.name), ("otel_scope_version", scope.version)] {
+        if !value.is_empty() {
+            put_label(&mut out, label, value);
+        }
+    }
+    out
+}
+
+fn text(value: AnyValue<'_>) -> Result<String, DecodeError> {
+    let mut out = match value {
+        AnyValue::String(text) => text.to_owned(),
+        value => {
+            let mut out = String::new();
+            put_plain_value(&mut out, &value)?;
+            out
+        }
+    };
+    if let Some((at, _)) = out.char_indices().nth(MAX_LABEL_CHARS) {
+        out.truncate(at);
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+//! Durations of spans as histograms, by service, span name, kind and status.
+//!
+//! The names are those of the collector's span metrics, so that dashboards made for these work.
+
+use std::collections::HashMap;
+
+use lens_otlp::DecodeError;
+use lens_otlp::encode::StatusCode;
+use lens_otlp::view::{AnyValue, SpanView, resources};
+
+use super::names::Kind;
+use super::page::{Exemplar, Page, labels_of};
+
+const DURATION: &str = "traces_span_metrics_duration_seconds";
+const CALLS: &str = "traces_span_metrics_calls";
+const SERVICE_NAME: &str = "service.name";
+/// Upper bounds, from a millisecond to an hour.
+const BOUNDS_SECONDS: [f64; 20] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+    120.0, 300.0, 600.0, 1800.0, 3600.0,
+];
+const BUCKETS: usize = BOUNDS_SECONDS.len() + 1;
+/// Longer than any rollout: times that cannot be believed.
+const MAX_NANOS: u64 = 30 * 86_400 * 1_000_000_000;
+/// Where spans go for which there is no series left.
+const OVERFLOW: &str = "otel.metric.overflow";
+
+#[derive(Debug)]
+struct Series {
+    kind: &'static str,
+    status: StatusCode,
+    counts: [u64; BUCKETS],
+    sum_nanos: u128,
+    exemplars: [Option<Exemplar>; BUCKETS],
+}
+
+/// The histograms.
+#[derive(Debug)]
+pub(super) struct SpanDurations {
+    services: HashMap<Box<str>, HashMap<Box<str>, Vec<Series>>>,
+    bounds_nanos: [u64; BOUNDS_SECONDS.len()],
+    series: usize,
+    max_series: usize,
+    overflowed: u64,
+}
+
+impl SpanDurations {
+    pub(super) fn new(max_series: usize) -> Self {
+        Self {
+            services: HashMap::new(),
+            bounds_nanos: BOUNDS_SECONDS.map(|bound| (bound * 1e9) as u64),
+            series: 0,
+            max_series,
+            overflowed: 0,
+        }
+    }
+
+    /// Series, and spans that found none left.
+    pub(super) fn fill(&self) -> (usize, usize, u64) {
+        (self.series, self.max_series, self.overflowed)
+    }
+
+    /// Takes the spans of a request that was accepted.
+    pub(super) fn take(&mut self, request: &[u8]) -> Result<(), DecodeError> {
+        for resource in resources(request) {
+            let resource = resource?;
+            let service = service(resource.attributes())?;
+            for scope in resource.scopes() {
+                for span in scope?.spans() {
+                    self.span(service, &span?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one span of a service.
+    pub(super) fn span(&mut self, service: &str, span: &SpanView<'_>) {
+        let Some(nanos) = span.end_nanos.checked_sub(span.start_nanos) else { return };
+        let (Ok(trace_id), Ok(span_id)) = (span.trace_id.try_into(), span.span_id.try_into())
+        else {
+            return;
+        };
+        if nanos > MAX_NANOS {
+            return;
+        }
+        let bucket = self.bounds_nanos.partition_point(|bound| *bound < nanos);
+        let series = self.series(service, span.name, span.kind_name(), span.status);
+        series.counts[bucket] += 1;
+        series.sum_nanos += u128::from(nanos);
+        let value = nanos as f64 / 1e9;
+        series.exemplars[bucket] =
+            Some(Exemplar { trace_id, span_id, value, time_nanos: span.end_nanos });
+    }
+
+    fn series(
+        &mut self,
+        service: &str,
+        name: &str,
+        kind: &'static str,
+        status: StatusCode,
+    ) -> &mut Series {
+        let is_known =
+            self.services.get(service).and_then(|names| names.get(name)).is_some_and(|series| {
+                series.iter().any(|series| series.kind == kind && series.status == status)
+            });
+        let (service, name, kind, status) = if is_known || self.series < self.max_series {
+            (service, name, kind, status)
+        } else {
+            self.overflowed += 1;
+            (OVERFLOW, OVERFLOW, "UNSPECIFIED", StatusCode::Unset)
+        };
+        if !self.services.contains_key(service) {
+            self.services.insert(service.into(), HashMap::new());
+        }
+        let names = self.services.entry(service.into()).or_default();
+        if !names.contains_key(name) {
+            names.insert(name.into(), Vec::new());
+        }
+        let found = names.entry(name.into()).or_default();
+        let at = found.iter().position(|series| series.kind == kind && series.status == status);
+        let at = at.unwrap_or_else(|| {
+            self.series += 1;
+            found.push(Series {
+                kind,
+                status,
+                counts: [0; BUCKETS],
+                sum_nanos: 0,
+                exemplars: [None; BUCKETS],
+            });
+            found.len() - 1
+        });
+        &mut found[at]
+    }
+
+    pub(super) fn put(&self, page: &mut Page) {
+        let mut rows: Vec<(String, &Series)> = self
+            .services
+            .iter()
+            .flat_map(|(service, names)| {
+                names.iter().map(move |(name, found)| (service, name, found))
+            })
+            .flat_map(|(service, name, found)| {
+                found.iter().map(move |series| {
+                    let labels = labels_of(&[
+                        ("service_name", service),
+                        ("span_name", name),
+                        ("span_kind", kind_label(series.kind)),
+                        ("status_code", status_label(series.status)),
+                    ]);
+                    (labels, series)
+                })
+            })
+            .collect();
+        rows.sort_by(|(a, _), (b, _)| a.cmp(b));
+        page.family(DURATION, Kind::Histogram, "Durations of the spans that were received.");
+        for (labels, series) in &rows {
+            let sum = series.sum_nanos as f64 / 1e9;
+            page.histogram(labels, &BOUNDS_SECONDS, &series.counts, Some(sum), |at| {
+                series.exemplars[at]
+            });
+        }
+        page.family(CALLS, Kind::Counter, "Spans that were received.");
+        for (labels, series) in &rows {
+            page.sample(labels, series.counts.iter().sum::<u64>() as f64, None);
+        }
+    }
+}
+
+/// `service.name`, or what the specification says in its place.
+pub(super) fn service<'a>(
+    mut attributes: lens_otlp::view::Attributes<'a>,
+) -> Result<&'a str, DecodeError> {
+    let found = attributes.find_map(|pair| match pair {
+        Ok((SERVICE_NAME, AnyValue::String(name))) => Some(Ok(name)),
+        Ok(_) => None,
+        Err(error) => Some(Err(error)),
+    });
+    found.unwrap_or(Ok("unknown_service"))
+}
+
+fn kind_label(kind: &str) -> &'static str {
+    match kind {
+        "INTERNAL" => "SPAN_KIND_INTERNAL",
+        "SERVER" => "SPAN_KIND_SERVER",
+        "CLIENT" => "SPAN_KIND_CLIENT",
+        "PRODUCER" => "SPAN_KIND_PRODUCER",
+        "CONSUMER" => "SPAN_KIND_CONSUMER",
+        _ => "SPAN_KIND_UNSPECIFIED",
+    }
+}
+
+fn status_label(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::Unset => "STATUS_CODE_UNSET",
+        StatusCode::Ok => "STATUS_CODE_OK",
+        StatusCode::Error => "STATUS_CODE_ERROR",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lens_otlp::encode::{SpanParts, StatusCode};
+
+    use super::super::page::Format;
+    use super::*;
+
+    fn take(durations: &mut SpanDurations, service: &str, name: &str, nanos: u64) {
+        let parts = SpanParts {
+            trace_id: [3; 16],
+            span_id: [4; 8],
+            name,
+            kind: 2,
+            start_nanos: 1000,
+            end_nanos: 1000 + nanos,
+            status: StatusCode::Error,
+            ..SpanParts::default()
+        };
+        let mut message = Vec::new();
+        parts.put(&mut message);
+        durations.span(service, &SpanView::read(&message).unwrap());
+    }
+
+    fn page(durations: &SpanDurations, format: Format) -> String {
+        let mut page = Page::new(format);
+        durations.put(&mut page);
+        page.finish()
+    }
+
+    #[test]
+    fn durations_are_counted_by_service_name_kind_and_status() {
+        let mut durations = SpanDurations::new(100);
+        // A bound belongs to its bucket.
+        take(&mut durations, "a", "x", 1_000_000);
+        take(&mut durations, "a", "x", 1_000_001);
+        take(&mut durations, "b", "x", 7_200_000_000_000);
+        let text = page(&durations, Format::Text);
+        let labels = "service_name=\"a\",span_name=\"x\",span_kind=\"SPAN_KIND_SERVER\",status_code=\"STATUS_CODE_ERROR\"";
+        for line in [
+            format!("{DURATION}_bucket{{{labels},le=\"0.001\"}} 1\n"),
+            format!("{DURATION}_bucket{{{labels},le=\"0.0025\"}} 2\n"),
+            format!("{DURATION}_count{{{labels}}} 2\n"),
+            format!("{DURATION}_sum{{{labels}}} 0.002000001\n"),
+            format!("{CALLS}_total{{{labels}}} 2\n"),
+        ] {
+            assert!(text.contains(&line), "{line}{text}");
+        }
+        assert!(text.contains("le=\"3600.0\"} 0\n") && text.contains("le=\"+Inf\"} 1\n"), "{text}");
+    }
+
+    #[test]
+    fn the_bucket_of_a_slow_span_names_its_trace() {
+        let mut durations = SpanDurations::new(100);
+        take(&mut durations, "a", "x", 2_000_000_000);
+        let text = page(&durations, Format::OpenMetrics);
+        let exemplar = format!("le=\"2.5\"}} 1 # {{trace_id=\"{}\"", "03".repeat(16));
+        assert!(text.contains(&exemplar), "{text}");
+    }
+
+    #[test]
+    fn series_are_bounded_and_the_rest_is_counted_together() {
+        let mut durations = SpanDurations::new(3);
+        for at in 0..10 {
+            take(&mut durations, "a", &format!("name {at}"), 5);
+        }
+        take(&mut durations, "a", "name 1", 5);
+        assert_eq!(durations.fill(), (4, 3, 7));
+        let text = page(&durations, Format::Text);
+        assert!(text.contains("span_name=\"otel.metric.overflow\""), "{text}");
+        assert!(text.contains("_calls_total{service_name=\"a\",span_name=\"name 1\",span_kind=\"SPAN_KIND_SERVER\",status_code=\"STATUS_CODE_ERROR\"} 2"), "{text}");
+    }
+
+    #[test]
+    fn times_that_cannot_be_believed_are_left_out() {
+        let mut durations = SpanDurations::new(3);
+        take(&mut durations, "a", "x", MAX_NANOS + 1);
+        let parts = SpanParts { start_nanos: 9, end_nanos: 8, ..SpanParts::default() };
+        let mut message = Vec::new();
+        parts.put(&mut message);
+        durations.span("a", &SpanView::read(&message).unwrap());
+        assert_eq!(durations.fill().0, 0);
+    }
+}
