@@ -47,6 +47,8 @@ pub enum Command {
     /// Telemetry that outlived its process or its receiver: list, recover.
     #[command(subcommand)]
     Spool(SpoolCommand),
+    /// Receive and store the telemetry of fleets, and answer for it.
+    Observe(ObserveArgs),
     /// Say whether telemetry arrives, and what to change when it does not.
     Doctor(DoctorArgs),
     /// Show what telemetry is on, what it costs, and how it does in running processes.
@@ -151,6 +153,9 @@ pub struct EnvStartArgs {
     pub source: ConfigSource,
     #[command(flatten)]
     pub model: ModelFlags,
+    /// Receive and store the telemetry of this fleet in DIR (gym-store unless given), and answer for it.
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = "gym-store")]
+    pub observe: Option<PathBuf>,
     /// Append the output of every server to DIR/<instance>.log (key `nemo_gym_log_dir`).
     #[arg(long, value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
@@ -206,6 +211,9 @@ pub struct EvalRunArgs {
     /// Use the servers of a running `gym env start` instead of starting them.
     #[arg(long)]
     pub no_serve: bool,
+    /// Receive and store the telemetry of this fleet in DIR (gym-store unless given), and answer for it.
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, conflicts_with = "no_serve", default_missing_value = "gym-store")]
+    pub observe: Option<PathBuf>,
     /// Input rows (key `input_jsonl_fpath`).
     #[arg(short, long, value_name = "PATH")]
     pub input: Option<PathBuf>,
@@ -334,6 +342,31 @@ pub struct SpoolRecoverArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct ObserveArgs {
+    /// The store: a directory that is made when it is missing. One process may write to it at a time.
+    #[arg(long, value_name = "DIR", default_value = "gym-store")]
+    pub dir: PathBuf,
+    /// Address for OTLP over gRPC, port 0 picks a free one; may be given several times.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4317")]
+    pub listen_grpc: Vec<String>,
+    /// Address for OTLP over HTTP, for queries and for /metrics; may be given several times.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4318")]
+    pub listen_http: Vec<String>,
+    /// File that holds the token which every request must bring (`authorization: Bearer …`).
+    #[arg(long, value_name = "PATH")]
+    pub token_file: Option<PathBuf>,
+    /// Listen on addresses that other hosts reach without asking for a token.
+    #[arg(long)]
+    pub allow_unauthenticated_remote: bool,
+    /// Print the addresses as a line of JSON once they are listened on.
+    #[arg(long)]
+    pub json: bool,
+    /// End when standard input does (used by whoever starts it beside a fleet).
+    #[arg(long, hide = true)]
+    pub until_stdin_closes: bool,
 }
 
 #[derive(Clone, Debug, Args)]

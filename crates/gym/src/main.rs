@@ -13,6 +13,7 @@ mod env_test;
 mod exit;
 mod fleet;
 mod limits;
+mod observe;
 mod printer;
 mod render;
 mod settings;

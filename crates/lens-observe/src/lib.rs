@@ -2,12 +2,16 @@
 //!
 //! The receiver knows nothing of stores: it hands over what it receives to an [`Intake`].
 
+mod api;
 mod intake;
+mod keeper;
 pub mod pages;
 pub mod prometheus;
 pub mod receiver;
 mod store_intake;
 
+pub use api::Api;
 pub use intake::{Accepted, Compression, Form, Incoming, Intake, Refused, Signal};
+pub use keeper::{Keeper, TICK};
 pub use pages::Pages;
 pub use receiver::Receiver;

@@ -17,8 +17,10 @@ use lens_otlp::view::{AnyValue, Attributes, Repeated, ScopeView, SpanView, key_v
 
 use crate::ids::{SpanId, TraceId};
 
+mod request;
 mod signals;
 
+pub use request::to_request;
 pub use signals::{Items, RawLog, RawMetric, decode_logs, decode_metrics};
 
 /// The process that spans come from: its encoded `Resource`.

@@ -8,6 +8,7 @@ use crate::collect::CONCURRENCY_KEY;
 use crate::commands::{HURRIED_FLUSH, block_on, flush_telemetry};
 use crate::exit::ExitStatus;
 use crate::fleet::{Fleet, FleetOptions, interrupted};
+use crate::observe::Observer;
 use crate::printer::Printer;
 use crate::settings::{self, Ports};
 
@@ -22,6 +23,8 @@ pub fn run(
     let from = lens::now_unix_nanos();
     let mut flags = settings::verbose_override(verbose);
     flags.extend(settings::model_overrides(&args.model));
+    let observer = args.observe.as_deref().map(Observer::start).transpose()?;
+    flags.extend(observer.iter().flat_map(Observer::overrides));
     let config = settings::load(&args.source, flags, Ports::Assign, printer)?;
     let wanted =
         config.get(CONCURRENCY_KEY).and_then(|count| usize::try_from(count.as_u64()?).ok());
@@ -33,7 +36,10 @@ pub fn run(
     if let Some(warning) = wanted.and_then(|count| Capacity::of(&config).warning(count)) {
         printer.warn(&warning);
     }
-    block_on(async {
+    if let Some(observer) = &observer {
+        observer.announce(&config, printer);
+    }
+    let ended = block_on(async {
         let fleet = Fleet::start(config, options, printer).await?;
         let failure = tokio::select! {
             failure = fleet.wait_for_failure() => Some(failure),
@@ -62,5 +68,10 @@ pub fn run(
                 Ok(ExitStatus::Done)
             }
         }
-    })
+    });
+    // Whatever happened: the fleet has said its last by now.
+    if let Some(observer) = observer {
+        observer.stop(printer);
+    }
+    ended
 }

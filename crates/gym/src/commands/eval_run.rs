@@ -20,6 +20,7 @@ use crate::commands::{HURRIED_FLUSH, block_on, flush_telemetry};
 use crate::exit::ExitStatus;
 use crate::fleet::head::CONFIG_PATH;
 use crate::fleet::{Fleet, FleetError, FleetOptions, probe};
+use crate::observe::Observer;
 use crate::printer::Printer;
 use crate::render::Advise as _;
 use crate::settings::{self, Ports};
@@ -38,10 +39,15 @@ pub fn run(args: &EvalRunArgs, printer: &Printer) -> Result<ExitStatus, anyhow::
     gym_server::program::raise_descriptor_limit();
     let mut flags = settings::model_overrides(&args.model);
     flags.extend(collect::overrides(args));
+    let observer = args.observe.as_deref().map(Observer::start).transpose()?;
+    flags.extend(observer.iter().flat_map(Observer::overrides));
     let ports = if args.no_serve { Ports::Keep } else { Ports::Assign };
     let config = settings::load(&args.source, flags, ports, printer)?;
     let json = args.json || config.get(JSON_KEY) == Some(true.into());
-    block_on(async {
+    if let Some(observer) = &observer {
+        observer.announce(&config, printer);
+    }
+    let status = block_on(async {
         let ended = if args.no_serve {
             attached(&config, printer).await?
         } else {
@@ -53,7 +59,12 @@ pub fn run(args: &EvalRunArgs, printer: &Printer) -> Result<ExitStatus, anyhow::
             serving(config, options, printer).await?
         };
         ended.tell(json, printer)
-    })
+    });
+    // Whatever happened: the fleet has said its last by now.
+    if let Some(observer) = observer {
+        observer.stop(printer);
+    }
+    status
 }
 
 /// A run that came to its end, if not to its last rollout.

@@ -10,6 +10,7 @@ mod env_status;
 mod env_test;
 mod eval_run;
 mod guard;
+mod observe;
 #[cfg(test)]
 mod reference_page;
 mod serve_instance;
@@ -49,6 +50,7 @@ pub fn dispatch(cli: &Cli, printer: &Printer) -> Result<ExitCode, anyhow::Error>
         Command::Config(ConfigCommand::Show(args)) => config_show::run(args, printer),
         Command::Spool(SpoolCommand::List(args)) => spool_list::run(args, printer),
         Command::Spool(SpoolCommand::Recover(args)) => spool_recover::run(args, printer),
+        Command::Observe(args) => observe::run(args, printer),
         Command::Doctor(args) => doctor::run(args, printer),
         Command::Telemetry(args) => telemetry::run(args, printer),
         Command::Demo(args) => demo::run(args, printer),

@@ -9,7 +9,7 @@ use super::error::{Appended, Refusal};
 use super::memory::Batch;
 use super::options::Durability;
 use super::{Shared, Store, locked};
-use crate::raw;
+use crate::raw::{self, RawSpan};
 use crate::vfs::is_full;
 use crate::wal::{Encoding, Format, Signal};
 
@@ -59,7 +59,23 @@ impl Store {
         body: Bytes,
         request: Bytes,
     ) -> Result<Appended, Refusal> {
-        self.shared.append(signal, encoding, &body, &request)
+        self.append_looked_at(signal, encoding, body, request, |_| {})
+    }
+
+    /// As [`Store::append`]; `look` sees the spans first, also when they are refused afterwards: then they come again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::append`].
+    pub fn append_looked_at(
+        &self,
+        signal: Signal,
+        encoding: Encoding,
+        body: Bytes,
+        request: Bytes,
+        look: impl FnOnce(&[RawSpan]),
+    ) -> Result<Appended, Refusal> {
+        self.shared.append(signal, encoding, &body, &request, look)
     }
 }
 
@@ -70,6 +86,7 @@ impl Shared {
         mut encoding: Encoding,
         mut body: &'a Bytes,
         request: &'a Bytes,
+        look: impl FnOnce(&[RawSpan]),
     ) -> Result<Appended, Refusal> {
         let log = self.log.as_ref().ok_or_else(|| Refusal::Unavailable {
             reason: super::StoreError::ReadOnly.to_string(),
@@ -82,6 +99,9 @@ impl Shared {
         let taken = take_apart(signal, request);
         let Taken { mut batch, appended } =
             taken.map_err(|error| Refusal::BadRequest(error.to_string()))?;
+        if let Batch::Spans(spans) = &batch {
+            look(spans);
+        }
         if batch.len() == 0 {
             // Nothing to find again.
             return Ok(appended);

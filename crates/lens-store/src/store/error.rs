@@ -1,5 +1,6 @@
 //! What a store cannot do, and what it does not take.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -103,4 +104,10 @@ pub struct Damage {
     pub path: PathBuf,
     /// What about it.
     pub reason: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.reason)
+    }
 }

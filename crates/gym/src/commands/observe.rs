@@ -1,0 +1,114 @@
+//! `gym observe`: receives and stores telemetry until it is told to stop, and answers for it.
+
+use std::io::{self, Read as _};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use lens_observe::receiver::{ListenAddress, Options, Token};
+use lens_observe::{Keeper, Receiver, TICK};
+use lens_store::store::{self, Store};
+use tokio::sync::oneshot;
+
+use crate::args::ObserveArgs;
+use crate::commands::block_on;
+use crate::exit::ExitStatus;
+use crate::fleet::interrupted;
+use crate::observe::Ready;
+use crate::printer::Printer;
+use crate::render::Advise as _;
+
+pub fn run(args: &ObserveArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
+    gym_server::program::raise_descriptor_limit();
+    let notices = printer.clone();
+    let mut options = Options {
+        grpc: addresses(&args.listen_grpc)?,
+        http: addresses(&args.listen_http)?,
+        token: args.token_file.as_deref().map(token).transpose()?,
+        allow_unauthenticated_remote: args.allow_unauthenticated_remote,
+        notify: Arc::new(move |notice| notices.warn(&notice.to_string())),
+        ..Options::default()
+    };
+    let store = Store::open(&args.dir, store::Options::default())
+        .with_context(|| format!("cannot open the store {}", args.dir.display()))?;
+    for damage in store.damage() {
+        printer.warn(&damage.to_string());
+    }
+    let keeper = Arc::new(Keeper::new(store));
+    options.pages = Some(Arc::new(lens_observe::Api::new(Arc::clone(&keeper))));
+    let receiver = Receiver::start(options, Arc::clone(&keeper) as _)?;
+    let ready = Ready {
+        dir: args.dir.canonicalize().unwrap_or_else(|_| args.dir.clone()),
+        grpc: receiver.grpc_addresses().iter().map(base_url).collect(),
+        http: receiver.http_addresses().iter().map(base_url).collect(),
+    };
+    tell(&ready, args.json, printer)?;
+    block_on(async {
+        let mut tick = tokio::time::interval(TICK);
+        let ended = ended(args.until_stdin_closes);
+        tokio::pin!(ended);
+        loop {
+            tokio::select! {
+                result = &mut ended => break result,
+                _ = tick.tick() => keeper.tick(),
+            }
+        }
+    })?;
+    receiver.stop();
+    let keeper = Arc::try_unwrap(keeper)
+        .map_err(|_| anyhow::anyhow!("a request is still being worked on"))?;
+    keeper.into_store().close().context("what arrived last may not survive a loss of power")?;
+    printer.say("stored; nothing is received any more");
+    Ok(ExitStatus::Done)
+}
+
+fn addresses(texts: &[String]) -> Result<Vec<ListenAddress>, anyhow::Error> {
+    texts.iter().map(|text| Ok(text.parse()?)).collect()
+}
+
+fn token(path: &Path) -> Result<Token, anyhow::Error> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read the token in {}", path.display()))?;
+    Token::new(&text)
+        .with_context(|| format!("{} does not hold a token", path.display()))
+        .advise(|| "a token is one line of printable characters without spaces".to_owned())
+}
+
+fn base_url(address: &SocketAddr) -> String {
+    format!("http://{address}")
+}
+
+fn tell(ready: &Ready, json: bool, printer: &Printer) -> Result<(), anyhow::Error> {
+    if json {
+        printer.data(&serde_json::to_string(ready)?)?;
+    }
+    let grpc = ready.grpc.join(", ");
+    let http = ready.http.join(", ");
+    printer.say(&format!("OTLP/gRPC {grpc}"));
+    printer.say(&format!("OTLP/HTTP {http} (also queries and /metrics)"));
+    printer.say(&format!("Store     {}", ready.dir.display()));
+    if let (Some(grpc), Some(http)) = (ready.grpc.first(), ready.http.first()) {
+        printer.say(&format!(
+            "Send with OTEL_EXPORTER_OTLP_ENDPOINT={grpc}; look with `gym run list {http}`"
+        ));
+    }
+    Ok(())
+}
+
+/// Resolves at Ctrl-C or SIGTERM, or when whoever started it is gone.
+async fn ended(with_stdin: bool) -> Result<(), anyhow::Error> {
+    let (closed, stdin_closed) = oneshot::channel();
+    if with_stdin {
+        std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+            let _ = io::copy(&mut io::stdin().lock().by_ref(), &mut io::sink());
+            let _ = closed.send(());
+        })?;
+        tokio::select! {
+            _ = stdin_closed => Ok(()),
+            result = interrupted() => Ok(result?),
+        }
+    } else {
+        Ok(interrupted().await?)
+    }
+}

@@ -1,0 +1,101 @@
+//! What becomes of what is received: it is stored, and what is in flight is known.
+//!
+//! # Guarantees
+//!
+//! * A sender that was told "accepted" sent something that survives the end of this process.
+//! * What is in flight follows what is received at once; it is rebuilt from the next heartbeats after a start.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lens_store::live::{Counts, InFlight, Row, Settings};
+use lens_store::store::{Clock, Refusal, Store, SystemClock};
+use lens_store::wal;
+
+use crate::intake::{Accepted, Compression, Form, Incoming, Intake, Refused, Signal};
+
+/// A store that is being filled.
+#[derive(Debug)]
+pub struct Keeper {
+    store: Store,
+    in_flight: Mutex<InFlight>,
+}
+
+impl Keeper {
+    /// Fills a store.
+    pub fn new(store: Store) -> Self {
+        Self { store, in_flight: Mutex::new(InFlight::new(Settings::default())) }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The store, when nothing is received any more.
+    pub fn into_store(self) -> Store {
+        self.store
+    }
+
+    /// Rollouts that are under way, and what was seen of such so far.
+    pub fn in_flight(&self) -> (Vec<Row>, Counts) {
+        let now_nanos = SystemClock.now_nanos();
+        let mut in_flight = self.live();
+        in_flight.tick(now_nanos);
+        (in_flight.rows(now_nanos), in_flight.counts())
+    }
+
+    /// Forgets what is over although nobody said so. To be called every few seconds.
+    pub fn tick(&self) {
+        self.live().tick(SystemClock.now_nanos());
+    }
+
+    fn live(&self) -> MutexGuard<'_, InFlight> {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Intake for Keeper {
+    fn accept(&self, incoming: Incoming) -> Result<Accepted, Refused> {
+        let Incoming { signal, compression, form, body, request } = incoming;
+        let encoding = wal::Encoding {
+            format: match form {
+                Form::Protobuf => wal::Format::Protobuf,
+                Form::Json => wal::Format::Json,
+            },
+            compression: match compression {
+                Compression::Identity => wal::Compression::None,
+                Compression::Gzip => wal::Compression::Gzip,
+                Compression::Zstd => wal::Compression::Zstd,
+            },
+        };
+        let signal = match signal {
+            Signal::Traces => wal::Signal::Traces,
+            Signal::Metrics => wal::Signal::Metrics,
+            Signal::Logs => wal::Signal::Logs,
+        };
+        if signal == wal::Signal::Logs {
+            // A request that cannot be walked is refused below.
+            let _ = self.live().logs(&request, SystemClock.now_nanos());
+        }
+        let appended = self.store.append_looked_at(signal, encoding, body, request, |spans| {
+            self.live().ended(spans, SystemClock.now_nanos());
+        });
+        match appended {
+            Ok(appended) => Ok(Accepted { rejected: appended.rejected, message: appended.reason }),
+            Err(refusal) => Err(refused(refusal)),
+        }
+    }
+}
+
+fn refused(refusal: Refusal) -> Refused {
+    match refusal {
+        Refusal::Overloaded { retry_after } => Refused::Overloaded { retry_after },
+        Refusal::DiskFull { retry_after } => Refused::DiskFull { retry_after },
+        Refusal::Unavailable { reason, retry_after } => Refused::Failed { reason, retry_after },
+        Refusal::BadRequest(reason) => Refused::Malformed(reason),
+    }
+}
+
+/// How often [`Keeper::tick`] is worth calling.
+pub const TICK: Duration = Duration::from_secs(2);
