@@ -16,6 +16,7 @@ mod path;
 pub mod query;
 pub mod raw;
 pub mod rollouts;
+pub mod segment;
 pub mod store;
 mod timings;
 pub mod trace;

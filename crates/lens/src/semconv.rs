@@ -212,3 +212,8 @@ pub mod rl {
     /// One collection of rollouts.
     pub const ROLLOUT_DURATION: &str = "rl.rollout.duration_ms";
 }
+
+/// Metadata of column files: version of their schema.
+pub const FILE_VERSION: &str = "lens.schema_version";
+/// Metadata of column files: the attribute keys that have columns of their own, as a JSON array.
+pub const FILE_PROMOTED: &str = "lens.promoted";

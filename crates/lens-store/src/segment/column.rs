@@ -1,0 +1,637 @@
+//! One leaf column of a row group: values as they come, then pages.
+//!
+//! The `parquet` crate lays out the file and its footer; pages are made here, because its writer hashes each value of
+//! a dictionary again and works levels out from Arrow arrays, where both are known already when a span is walked.
+
+use bytes::Bytes;
+use parquet::basic::{Compression, Encoding, PageType};
+use parquet::column::page::{CompressedPage, Page, PageWriter};
+use parquet::column::writer::ColumnCloseResult;
+use parquet::data_type::ByteArray;
+use parquet::file::metadata::{
+    ColumnChunkMetaData, ColumnIndexBuilder, OffsetIndexBuilder, PageEncodingStats,
+};
+use parquet::file::statistics::Statistics;
+use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
+use parquet::schema::types::ColumnDescPtr;
+
+use super::SegmentError;
+use super::encode::{Bits, put_deltas, put_hybrid, put_levels, width_of};
+use super::intern::{Interner, put_plain};
+
+/// Rows of a page at most: what a read of one trace decodes for nothing stays small.
+const PAGE_ROWS: usize = if cfg!(test) { 256 } else { 4_096 };
+/// A page with as many bytes or entries ends earlier.
+const PAGE_BYTES: usize = 128 * 1_024;
+const PAGE_ENTRIES: usize = 32 * 1_024;
+/// Larger dictionaries are given up, since each read of a page reads the dictionary too.
+const DICTIONARY_BYTES: usize = 1024 * 1_024;
+/// After so many values a dictionary that holds more than half of them is given up.
+const PROBATION: usize = 16 * 1_024;
+/// Distinct integers of a row group up to which they are worth a dictionary.
+const DICTIONARY_INTS: usize = 4_096;
+/// Texts longer than this have no statistics.
+const STATISTICS_BYTES: usize = 128;
+
+/// How many entries each row has: none or one in a nullable column, any number in a list or map.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) is_list: bool,
+    per_row: Vec<u32>,
+    entries: usize,
+}
+
+impl Counts {
+    pub(super) fn new(is_list: bool) -> Self {
+        Self { is_list, ..Self::default() }
+    }
+
+    /// Adds entries to a row, which is the last that has any.
+    #[inline]
+    pub(super) fn add(&mut self, row: usize, entries: u32) {
+        if self.per_row.len() <= row {
+            self.per_row.resize(row + 1, 0);
+        }
+        self.per_row[row] += entries;
+        self.entries += entries as usize;
+    }
+
+    fn clear(&mut self) {
+        self.per_row.clear();
+        self.entries = 0;
+    }
+
+    /// Rows after the last with an entry have none.
+    pub(super) fn fill(&mut self, rows: usize) {
+        self.per_row.resize(rows, 0);
+    }
+}
+
+/// What statistics a column has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stats {
+    None,
+    /// Of the row group.
+    Chunk,
+    /// Of the row group and of each page.
+    Pages,
+}
+
+/// Values in the encoding that they are gathered for.
+pub(super) enum Values {
+    /// Texts with a dictionary, until that is not worth it.
+    Text {
+        codes: Vec<u32>,
+        dictionary: Interner,
+        limit_bytes: usize,
+    },
+    /// Texts as they are.
+    Plain {
+        bytes: Vec<u8>,
+        ends: Vec<u32>,
+    },
+    /// Sorted or slowly changing integers.
+    Deltas(Vec<i64>),
+    /// Integers that may repeat.
+    Ints(Vec<i64>),
+    /// The same, of 32 bits.
+    Words(Vec<i64>),
+    Doubles(Vec<f64>),
+    Bools(Vec<bool>),
+}
+
+impl Values {
+    pub(super) fn text() -> Self {
+        Self::Text {
+            codes: Vec::new(),
+            dictionary: Interner::default(),
+            limit_bytes: DICTIONARY_BYTES,
+        }
+    }
+
+    /// Texts that are known to be few.
+    pub(super) fn keys() -> Self {
+        Self::Text { codes: Vec::new(), dictionary: Interner::default(), limit_bytes: usize::MAX }
+    }
+
+    pub(super) fn plain() -> Self {
+        Self::Plain { bytes: Vec::new(), ends: Vec::new() }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Text { codes, .. } => codes.len(),
+            Self::Plain { ends, .. } => ends.len(),
+            Self::Deltas(values) | Self::Ints(values) | Self::Words(values) => values.len(),
+            Self::Doubles(values) => values.len(),
+            Self::Bools(values) => values.len(),
+        }
+    }
+}
+
+/// A leaf column of the row group that is being gathered.
+pub(super) struct Column {
+    pub(super) values: Values,
+    /// A text column begins each row group with a dictionary again.
+    is_text: bool,
+    pub(super) stats: Stats,
+    /// Its [`Counts`]; a required column has none.
+    pub(super) counts: Option<usize>,
+}
+
+impl Column {
+    pub(super) fn new(values: Values, stats: Stats, counts: Option<usize>) -> Self {
+        let is_text = matches!(values, Values::Text { .. });
+        Self { values, is_text, stats, counts }
+    }
+
+    #[inline]
+    pub(super) fn push_text(&mut self, bytes: &[u8]) {
+        match &mut self.values {
+            Values::Text { codes, dictionary, limit_bytes } => {
+                codes.push(dictionary.intern(bytes));
+                let is_useless = codes.len() == PROBATION && dictionary.len() > PROBATION / 2;
+                if dictionary.plain.len() > *limit_bytes || is_useless && *limit_bytes != usize::MAX
+                {
+                    self.give_dictionary_up();
+                }
+            }
+            Values::Plain { bytes: plain, ends } => {
+                put_plain(plain, bytes);
+                ends.push(plain.len() as u32);
+            }
+            _ => {}
+        }
+    }
+
+    /// The number of a text that is not pushed; only for columns of keys.
+    pub(super) fn code_of(&mut self, bytes: &[u8]) -> u32 {
+        match &mut self.values {
+            Values::Text { dictionary, .. } => dictionary.intern(bytes),
+            _ => 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn push_code(&mut self, code: u32) {
+        if let Values::Text { codes, .. } = &mut self.values {
+            codes.push(code);
+        }
+    }
+
+    #[inline]
+    pub(super) fn push_int(&mut self, value: i64) {
+        if let Values::Deltas(values) | Values::Ints(values) | Values::Words(values) =
+            &mut self.values
+        {
+            values.push(value);
+        }
+    }
+
+    #[inline]
+    pub(super) fn push_double(&mut self, value: f64) {
+        if let Values::Doubles(values) = &mut self.values {
+            values.push(value);
+        }
+    }
+
+    #[inline]
+    pub(super) fn push_bool(&mut self, value: bool) {
+        if let Values::Bools(values) = &mut self.values {
+            values.push(value);
+        }
+    }
+
+    #[cold]
+    fn give_dictionary_up(&mut self) {
+        if let Values::Text { codes, dictionary, .. } = &self.values {
+            let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(codes.len()));
+            for code in codes {
+                put_plain(&mut bytes, dictionary.get(*code));
+                ends.push(bytes.len() as u32);
+            }
+            self.values = Values::Plain { bytes, ends };
+        }
+    }
+
+    /// Bytes that are held, roughly.
+    pub(super) fn held_bytes(&self) -> usize {
+        match &self.values {
+            Values::Text { codes, dictionary, .. } => codes.len() * 4 + dictionary.plain.len(),
+            Values::Plain { bytes, ends } => bytes.len() + ends.len() * 4,
+            values => values.len() * 8,
+        }
+    }
+
+    /// Forgets the row group.
+    pub(super) fn clear(&mut self) {
+        match &mut self.values {
+            Values::Text { codes, dictionary, .. } => {
+                codes.clear();
+                dictionary.clear();
+            }
+            Values::Plain { .. } if self.is_text => self.values = Values::text(),
+            Values::Plain { bytes, ends } => {
+                bytes.clear();
+                ends.clear();
+            }
+            Values::Deltas(values) | Values::Ints(values) | Values::Words(values) => values.clear(),
+            Values::Doubles(values) => values.clear(),
+            Values::Bools(values) => values.clear(),
+        }
+    }
+}
+
+/// Forgets the entries of a row group.
+pub(super) fn clear_counts(counts: &mut [Counts]) {
+    counts.iter_mut().for_each(Counts::clear);
+}
+
+/// A column chunk as it lies in the file.
+pub(super) struct Chunk {
+    pub(super) bytes: Bytes,
+    pub(super) close: ColumnCloseResult,
+}
+
+/// Makes chunks of columns; keeps what can be used again.
+pub(super) struct Pages {
+    compressor: zstd::bulk::Compressor<'static>,
+    page: Vec<u8>,
+    repetition: Bits,
+    definition: Bits,
+    codes: Vec<u32>,
+    ints: Ints,
+}
+
+impl Pages {
+    pub(super) fn new(level: i32) -> Result<Self, SegmentError> {
+        let mut compressor = zstd::bulk::Compressor::new(level)?;
+        // Costs next to nothing, and a damaged page is an error before anybody looks into it.
+        compressor.include_checksum(true)?;
+        Ok(Self {
+            compressor,
+            page: Vec::new(),
+            repetition: Bits::default(),
+            definition: Bits::default(),
+            codes: Vec::new(),
+            ints: Ints::default(),
+        })
+    }
+
+    /// Encodes a column of `rows` rows.
+    pub(super) fn chunk(
+        &mut self,
+        column: &Column,
+        counts: Option<&Counts>,
+        rows: usize,
+        descriptor: &ColumnDescPtr,
+    ) -> Result<Chunk, SegmentError> {
+        let has_int_codes = match &column.values {
+            Values::Ints(values) | Values::Words(values) => {
+                self.ints.encode(values, &mut self.codes)
+            }
+            _ => false,
+        };
+        let mut sink = TrackedWrite::new(Vec::with_capacity(column.held_bytes() / 4 + 1_024));
+        let mut totals = Totals::default();
+        let mut out = SerializedPageWriter::new(&mut sink);
+        let dictionary_len = match &column.values {
+            Values::Text { dictionary, .. } => {
+                self.put_dictionary(&mut out, &mut totals, &dictionary.plain, dictionary.len())?;
+                Some(dictionary.len())
+            }
+            values if has_int_codes => {
+                let is_wide = matches!(values, Values::Ints(_));
+                let mut plain = Vec::new();
+                put_ints(&mut plain, &self.ints.distinct, is_wide);
+                self.put_dictionary(&mut out, &mut totals, &plain, self.ints.distinct.len())?;
+                Some(self.ints.distinct.len())
+            }
+            _ => None,
+        };
+        let mut column_index = ColumnIndexBuilder::new(descriptor.physical_type());
+        let mut offset_index = OffsetIndexBuilder::new();
+        let mut cursor = Cursor { row: 0, value: 0, entry: 0 };
+        while cursor.row < rows {
+            let end = cursor.page_end(column, counts, rows);
+            let entries = self.put_page(column, counts, cursor, end, dictionary_len);
+            let encoding = encoding(&column.values, dictionary_len.is_some());
+            let page = Page::DataPage {
+                buf: compress(&mut self.compressor, &self.page)?,
+                num_values: entries as u32,
+                encoding,
+                def_level_encoding: Encoding::RLE,
+                rep_level_encoding: Encoding::RLE,
+                statistics: None,
+            };
+            let spec = out.write_page(CompressedPage::new(page, self.page.len()))?;
+            totals.add(&spec);
+            totals.data_page_offset.get_or_insert(spec.offset as i64);
+            totals.data_pages += 1;
+            totals.entries += entries;
+            offset_index.append_row_count((end.row - cursor.row) as i64);
+            offset_index.append_offset_and_size(spec.offset as i64, spec.compressed_size as i32);
+            if column.stats == Stats::Pages {
+                let nulls = (entries - (end.value - cursor.value)) as i64;
+                match bounds(&column.values, cursor.value..end.value) {
+                    Some((least, most)) => column_index.append(false, least, most, nulls),
+                    None => column_index.append(true, Vec::new(), Vec::new(), nulls),
+                }
+            }
+            cursor = end;
+        }
+        out.close()?;
+        let encoding = encoding(&column.values, dictionary_len.is_some());
+        let nulls = (totals.entries - column.values.len()) as u64;
+        let mut metadata = ColumnChunkMetaData::builder(descriptor.clone())
+            .set_compression(Compression::ZSTD(parquet::basic::ZstdLevel::default()))
+            .set_encodings(match dictionary_len {
+                Some(_) => vec![Encoding::PLAIN, Encoding::RLE, encoding],
+                None => vec![Encoding::RLE, encoding],
+            })
+            .set_page_encoding_stats(totals.encoding_stats(dictionary_len.is_some(), encoding))
+            .set_total_compressed_size(totals.compressed as i64)
+            .set_total_uncompressed_size(totals.uncompressed as i64)
+            .set_num_values(totals.entries as i64)
+            .set_data_page_offset(totals.data_page_offset.unwrap_or(0))
+            .set_dictionary_page_offset(dictionary_len.map(|_| 0));
+        if column.stats != Stats::None
+            && let Some(statistics) = statistics(&column.values, nulls)
+        {
+            metadata = metadata.set_statistics(statistics);
+        }
+        let bytes = sink.into_inner()?;
+        Ok(Chunk {
+            close: ColumnCloseResult {
+                bytes_written: bytes.len() as u64,
+                rows_written: rows as u64,
+                metadata: metadata.build()?,
+                bloom_filter: None,
+                column_index: (column.stats == Stats::Pages)
+                    .then(|| column_index.build())
+                    .transpose()?,
+                offset_index: Some(offset_index.build()),
+            },
+            bytes: bytes.into(),
+        })
+    }
+
+    fn put_dictionary(
+        &mut self,
+        out: &mut SerializedPageWriter<'_, Vec<u8>>,
+        totals: &mut Totals,
+        plain: &[u8],
+        values: usize,
+    ) -> Result<(), SegmentError> {
+        let page = Page::DictionaryPage {
+            buf: compress(&mut self.compressor, plain)?,
+            num_values: values as u32,
+            encoding: Encoding::PLAIN,
+            is_sorted: false,
+        };
+        let spec = out.write_page(CompressedPage::new(page, plain.len()))?;
+        totals.add(&spec);
+        Ok(())
+    }
+
+    /// Fills `self.page` with levels and values from one place to another; returns the number of entries, nulls
+    /// and empty lists among them.
+    fn put_page(
+        &mut self,
+        column: &Column,
+        counts: Option<&Counts>,
+        from: Cursor,
+        to: Cursor,
+        dictionary_len: Option<usize>,
+    ) -> usize {
+        self.page.clear();
+        let mut entries = to.row - from.row;
+        if let Some(counts) = counts {
+            self.repetition.clear();
+            self.definition.clear();
+            entries = 0;
+            for count in &counts.per_row[from.row..to.row] {
+                self.definition.push(*count > 0);
+                entries += 1;
+                if counts.is_list {
+                    self.repetition.push(false);
+                    for _ in 1..*count {
+                        self.repetition.push(true);
+                        self.definition.push(true);
+                        entries += 1;
+                    }
+                }
+            }
+            if counts.is_list {
+                put_levels(&mut self.page, &self.repetition);
+            }
+            put_levels(&mut self.page, &self.definition);
+        }
+        let range = from.value..to.value;
+        let mut put_codes = |codes: &[u32]| {
+            let width = width_of(dictionary_len.unwrap_or(0).saturating_sub(1) as u64).max(1);
+            self.page.push(width as u8);
+            put_hybrid(&mut self.page, codes, width);
+        };
+        match &column.values {
+            Values::Text { codes, .. } => put_codes(&codes[range]),
+            Values::Ints(_) | Values::Words(_) if dictionary_len.is_some() => {
+                put_codes(&self.codes[range]);
+            }
+            Values::Plain { bytes, ends } => {
+                self.page.extend_from_slice(&bytes[plain_range(ends, range)]);
+            }
+            Values::Deltas(values) => put_deltas(&mut self.page, &values[range]),
+            Values::Ints(values) => put_ints(&mut self.page, &values[range], true),
+            Values::Words(values) => put_ints(&mut self.page, &values[range], false),
+            Values::Doubles(values) => {
+                for value in &values[range] {
+                    self.page.extend_from_slice(&value.to_le_bytes());
+                }
+            }
+            Values::Bools(values) => {
+                self.definition.clear();
+                values[range].iter().for_each(|value| self.definition.push(*value));
+                self.page.extend_from_slice(&self.definition.bytes);
+            }
+        }
+        entries
+    }
+}
+
+/// A place between two rows.
+#[derive(Clone, Copy)]
+struct Cursor {
+    row: usize,
+    value: usize,
+    entry: usize,
+}
+
+impl Cursor {
+    /// Where the page ends that begins here.
+    fn page_end(self, column: &Column, counts: Option<&Counts>, rows: usize) -> Self {
+        let most = (self.row + PAGE_ROWS).min(rows);
+        let Some(counts) = counts else {
+            let rows = most - self.row;
+            return Self { row: most, value: self.value + rows, entry: self.entry + rows };
+        };
+        if counts.entries == 0 {
+            return Self { row: rows, value: 0, entry: rows };
+        }
+        let mut at = self;
+        while at.row < most {
+            let count = counts.per_row[at.row] as usize;
+            at.row += 1;
+            at.value += count;
+            at.entry += count.max(1);
+            let bytes = match &column.values {
+                Values::Plain { ends, .. } => plain_range(ends, self.value..at.value).len(),
+                _ => 0,
+            };
+            if bytes >= PAGE_BYTES || at.entry - self.entry >= PAGE_ENTRIES {
+                break;
+            }
+        }
+        at
+    }
+}
+
+fn plain_range(ends: &[u32], range: std::ops::Range<usize>) -> std::ops::Range<usize> {
+    let end_of = |count: usize| count.checked_sub(1).map_or(0, |last| ends[last] as usize);
+    end_of(range.start)..end_of(range.end)
+}
+
+fn compress(
+    compressor: &mut zstd::bulk::Compressor<'static>,
+    plain: &[u8],
+) -> Result<Bytes, SegmentError> {
+    Ok(compressor.compress(plain)?.into())
+}
+
+fn put_ints(out: &mut Vec<u8>, values: &[i64], is_wide: bool) {
+    for value in values {
+        match is_wide {
+            true => out.extend_from_slice(&value.to_le_bytes()),
+            false => out.extend_from_slice(&(*value as i32).to_le_bytes()),
+        }
+    }
+}
+
+const fn encoding(values: &Values, has_dictionary: bool) -> Encoding {
+    match values {
+        _ if has_dictionary => Encoding::RLE_DICTIONARY,
+        Values::Deltas(_) => Encoding::DELTA_BINARY_PACKED,
+        _ => Encoding::PLAIN,
+    }
+}
+
+#[derive(Default)]
+struct Totals {
+    compressed: usize,
+    uncompressed: usize,
+    entries: usize,
+    data_pages: i32,
+    data_page_offset: Option<i64>,
+}
+
+impl Totals {
+    fn add(&mut self, spec: &parquet::column::page::PageWriteSpec) {
+        self.compressed += spec.compressed_size;
+        self.uncompressed += spec.uncompressed_size;
+    }
+
+    fn encoding_stats(&self, has_dictionary: bool, encoding: Encoding) -> Vec<PageEncodingStats> {
+        let mut stats = Vec::new();
+        if has_dictionary {
+            let page_type = PageType::DICTIONARY_PAGE;
+            stats.push(PageEncodingStats { page_type, encoding: Encoding::PLAIN, count: 1 });
+        }
+        let page_type = PageType::DATA_PAGE;
+        stats.push(PageEncodingStats { page_type, encoding, count: self.data_pages });
+        stats
+    }
+}
+
+/// Integers as numbers of distinct ones.
+#[derive(Default)]
+struct Ints {
+    distinct: Vec<i64>,
+    /// Number plus one of a distinct integer, or zero.
+    table: Vec<u32>,
+}
+
+impl Ints {
+    /// `false` when they are too many for a dictionary.
+    fn encode(&mut self, values: &[i64], codes: &mut Vec<u32>) -> bool {
+        self.distinct.clear();
+        self.table.clear();
+        self.table.resize(DICTIONARY_INTS * 4, 0);
+        codes.clear();
+        let mask = self.table.len() - 1;
+        for value in values {
+            let mut at = (*value as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 40 & mask;
+            let code = loop {
+                match self.table[at] {
+                    0 => {
+                        if self.distinct.len() == DICTIONARY_INTS {
+                            return false;
+                        }
+                        self.distinct.push(*value);
+                        self.table[at] = self.distinct.len() as u32;
+                        break self.distinct.len() as u32 - 1;
+                    }
+                    found if self.distinct[found as usize - 1] == *value => break found - 1,
+                    _ => at = (at + 1) & mask,
+                }
+            };
+            codes.push(code);
+        }
+        !values.is_empty()
+    }
+}
+
+/// Least and greatest of some values, as a column index has them.
+fn bounds(values: &Values, range: std::ops::Range<usize>) -> Option<(Vec<u8>, Vec<u8>)> {
+    match values {
+        Values::Plain { bytes, ends } => {
+            let text = |nth: usize| &bytes[plain_range(ends, nth..nth + 1)][4..];
+            let least = range.clone().map(text).min()?;
+            Some((least.to_vec(), range.map(text).max()?.to_vec()))
+        }
+        Values::Deltas(values) | Values::Ints(values) => {
+            let values = &values[range];
+            let (least, most) = (values.iter().min()?, values.iter().max()?);
+            Some((least.to_le_bytes().to_vec(), most.to_le_bytes().to_vec()))
+        }
+        _ => None,
+    }
+}
+
+fn statistics(values: &Values, nulls: u64) -> Option<Statistics> {
+    let of_texts = |least: &[u8], most: &[u8]| {
+        let is_short = least.len() <= STATISTICS_BYTES && most.len() <= STATISTICS_BYTES;
+        is_short.then(|| {
+            let bytes = |bytes: &[u8]| Some(ByteArray::from(bytes.to_vec()));
+            Statistics::byte_array(bytes(least), bytes(most), None, Some(nulls), false)
+        })
+    };
+    match values {
+        Values::Text { dictionary, .. } => {
+            of_texts(dictionary.values().min()?, dictionary.values().max()?)
+        }
+        Values::Plain { .. } => {
+            let (least, most) = bounds(values, 0..values.len())?;
+            of_texts(&least, &most)
+        }
+        Values::Deltas(values) | Values::Ints(values) => {
+            let (least, most) = (values.iter().min()?, values.iter().max()?);
+            Some(Statistics::int64(Some(*least), Some(*most), None, Some(nulls), false))
+        }
+        Values::Words(values) => {
+            let (least, most) = (values.iter().min()?, values.iter().max()?);
+            let (least, most) = (Some(*least as i32), Some(*most as i32));
+            Some(Statistics::int32(least, most, None, Some(nulls), false))
+        }
+        Values::Doubles(_) | Values::Bools(_) => None,
+    }
+}

@@ -1,0 +1,122 @@
+//! Distinct values of a column, numbered in the order in which they came.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
+
+/// Differs between processes, so that nobody can choose values that collide.
+static SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0) | 1);
+
+fn folded(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// A hash for tables in memory.
+pub(super) fn hash(bytes: &[u8]) -> u64 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let len = bytes.len();
+    let mut state = *SEED ^ (len as u64).wrapping_mul(FACTOR);
+    if len >= 8 {
+        let mut rest = bytes;
+        while rest.len() > 16 {
+            state = folded(state ^ word(rest), FACTOR ^ word(&rest[8..]));
+            rest = &rest[16..];
+        }
+        // The last 16 bytes, some of them for the second time.
+        state = folded(
+            state ^ word(&bytes[len.saturating_sub(16)..]),
+            FACTOR ^ word(&bytes[len - 8..]),
+        );
+    } else {
+        let mut short = [0; 8];
+        short[..len].copy_from_slice(bytes);
+        state ^= u64::from_le_bytes(short);
+    }
+    folded(state, FACTOR)
+}
+
+/// The values, encoded as a dictionary page has them (`PLAIN`: each with its length in front).
+#[derive(Default)]
+pub(super) struct Interner {
+    /// Number of a value plus one, or zero; a power of two of them.
+    table: Vec<u32>,
+    hashes: Vec<u32>,
+    pub(super) plain: Vec<u8>,
+    ends: Vec<u32>,
+}
+
+impl Interner {
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.table.fill(0);
+        self.hashes.clear();
+        self.plain.clear();
+        self.ends.clear();
+    }
+
+    pub(super) fn get(&self, code: u32) -> &[u8] {
+        let from = match code {
+            0 => 0,
+            _ => self.ends[code as usize - 1],
+        };
+        &self.plain[from as usize + 4..self.ends[code as usize] as usize]
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len() as u32).map(|code| self.get(code))
+    }
+
+    pub(super) fn intern(&mut self, bytes: &[u8]) -> u32 {
+        if self.len() * 2 >= self.table.len() {
+            self.grow();
+        }
+        let hash = hash(bytes);
+        let short = (hash >> 32) as u32;
+        let mask = self.table.len() - 1;
+        let mut at = hash as usize & mask;
+        loop {
+            match self.table[at] {
+                0 => break,
+                found => {
+                    let code = found - 1;
+                    if self.hashes[code as usize] == short && self.get(code) == bytes {
+                        return code;
+                    }
+                }
+            }
+            at = (at + 1) & mask;
+        }
+        let code = self.len() as u32;
+        self.table[at] = code + 1;
+        self.hashes.push(short);
+        put_plain(&mut self.plain, bytes);
+        self.ends.push(self.plain.len() as u32);
+        code
+    }
+
+    fn grow(&mut self) {
+        let size = (self.table.len() * 2).max(64);
+        self.table.clear();
+        self.table.resize(size, 0);
+        for code in 0..self.len() as u32 {
+            let mut at = hash(self.get(code)) as usize & (size - 1);
+            while self.table[at] != 0 {
+                at = (at + 1) & (size - 1);
+            }
+            self.table[at] = code + 1;
+        }
+    }
+}
+
+/// Appends a value with its length in front.
+pub(super) fn put_plain(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    out.extend_from_slice(bytes);
+}

@@ -1,0 +1,190 @@
+//! Writes a file of spans.
+
+use std::fmt;
+use std::io::Write;
+use std::sync::Arc;
+
+use super::SegmentError;
+use super::schema::{VERSION, fields, leaf, promoted_json};
+use super::span_columns::{Walked, Walker};
+use super::table::Table;
+use super::traces::TraceRow;
+use crate::ids::TraceId;
+use crate::raw::RawSpan;
+
+const DAY_NANOS: u64 = 86_400_000_000_000;
+
+/// How a file of spans is written.
+#[derive(Clone, Debug, Default)]
+pub struct SpanOptions {
+    /// Days since the epoch of the `date=` that the file belongs to. Spans that start on another day are there
+    /// because their time cannot be believed, and are marked.
+    pub day: Option<u64>,
+}
+
+/// What a file of spans holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpanFacts {
+    /// Spans.
+    pub rows: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Earliest start, Unix nanoseconds; of spans whose time is believed, if there are any.
+    pub min_start_nanos: u64,
+    /// Latest end of the same.
+    pub max_end_nanos: u64,
+    /// Lowest request number.
+    pub min_ingest_seq: u64,
+    /// Highest request number.
+    pub max_ingest_seq: u64,
+    /// Traces in the order of the file.
+    pub traces: Vec<TraceRow>,
+}
+
+impl SpanFacts {
+    /// Least and greatest trace id.
+    pub fn trace_ids(&self) -> Option<(TraceId, TraceId)> {
+        Some((self.traces.first()?.trace_id, self.traces.last()?.trace_id))
+    }
+}
+
+/// Writes spans that are sorted by (trace id, start).
+///
+/// # Errors
+///
+/// When the medium fails, when a span is malformed, and when the order is another one.
+pub fn write_spans(
+    out: impl Write + Send,
+    spans: &[RawSpan],
+    options: &SpanOptions,
+) -> Result<SpanFacts, SegmentError> {
+    let mut writer = SpanWriter::new(out, options)?;
+    for span in spans {
+        writer.push(span)?;
+    }
+    writer.finish()
+}
+
+/// Writes spans as they come, in the order of (trace id, start). Holds one row group in memory, about 100 MiB at most.
+pub struct SpanWriter<W: Write + Send> {
+    table: Table<W>,
+    walker: Walker,
+    options: SpanOptions,
+    facts: SpanFacts,
+    last: Option<(TraceId, u64)>,
+    /// Places in the walker's services of the trace that is being written.
+    services: Vec<usize>,
+    has_believed: bool,
+}
+
+impl<W: Write + Send> fmt::Debug for SpanWriter<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpanWriter").field("facts", &self.facts).finish_non_exhaustive()
+    }
+}
+
+impl<W: Write + Send> SpanWriter<W> {
+    /// Begins a file.
+    ///
+    /// # Errors
+    ///
+    /// When the medium fails.
+    pub fn new(out: W, options: &SpanOptions) -> Result<Self, SegmentError> {
+        let metadata = vec![
+            (lens::semconv::FILE_VERSION.to_owned(), VERSION.to_owned()),
+            (lens::semconv::FILE_PROMOTED.to_owned(), promoted_json()),
+        ];
+        let sorted_by = [leaf::TRACE_ID as i32, leaf::START as i32];
+        Ok(Self {
+            table: Table::new(out, "spans", &fields(), &sorted_by, metadata)?,
+            walker: Walker::default(),
+            options: options.clone(),
+            facts: SpanFacts { min_ingest_seq: u64::MAX, ..SpanFacts::default() },
+            last: None,
+            services: Vec::new(),
+            has_believed: false,
+        })
+    }
+
+    /// Adds a span.
+    ///
+    /// # Errors
+    ///
+    /// When the medium fails, when the span is malformed, and when it belongs before the last one.
+    pub fn push(&mut self, span: &RawSpan) -> Result<(), SegmentError> {
+        let place = (span.trace_id, span.start_nanos);
+        if self.last.is_some_and(|last| last > place) {
+            return Err(SegmentError::Order);
+        }
+        let is_new = self.last.is_none_or(|(trace_id, _)| trace_id != span.trace_id);
+        self.last = Some(place);
+        let is_suspect = self.options.day.is_some_and(|day| span.start_nanos / DAY_NANOS != day);
+        if is_new {
+            self.end_trace();
+            self.facts.traces.push(TraceRow::starting(span, self.table.total_rows()));
+        }
+        let walked = self.walker.walk(span, is_suspect, &mut self.table)?;
+        self.add_to_trace(span, &walked);
+        self.add_to_facts(span, &walked, is_suspect);
+        if self.table.end_row()? {
+            self.walker.end_row_group();
+        }
+        Ok(())
+    }
+
+    fn add_to_trace(&mut self, span: &RawSpan, walked: &Walked) {
+        let Some(row) = self.facts.traces.last_mut() else { return };
+        row.end_nanos = row.end_nanos.max(walked.end_nanos);
+        row.spans = row.spans.saturating_add(1);
+        row.errors = row.errors.saturating_add(u32::from(walked.is_error));
+        if walked.is_root && row.root_start_nanos.is_none() {
+            row.root_start_nanos = Some(span.start_nanos);
+            row.root_name = self.walker.name.as_str().into();
+            row.root_service = Arc::clone(&self.walker.services[walked.service_nth]);
+        }
+        if !self.services.contains(&walked.service_nth) {
+            self.services.push(walked.service_nth);
+        }
+    }
+
+    fn add_to_facts(&mut self, span: &RawSpan, walked: &Walked, is_suspect: bool) {
+        let facts = &mut self.facts;
+        if !is_suspect && !self.has_believed {
+            // What unbelievable spans said before is worth nothing now.
+            (facts.min_start_nanos, facts.max_end_nanos) = (span.start_nanos, walked.end_nanos);
+            self.has_believed = true;
+        }
+        if !is_suspect || !self.has_believed {
+            let is_first = facts.rows == 0;
+            if is_first || span.start_nanos < facts.min_start_nanos {
+                facts.min_start_nanos = span.start_nanos;
+            }
+            facts.max_end_nanos = facts.max_end_nanos.max(walked.end_nanos);
+        }
+        facts.rows += 1;
+        facts.min_ingest_seq = facts.min_ingest_seq.min(span.ingest_seq);
+        facts.max_ingest_seq = facts.max_ingest_seq.max(span.ingest_seq);
+    }
+
+    fn end_trace(&mut self) {
+        if let Some(row) = self.facts.traces.last_mut() {
+            let services = self.services.drain(..);
+            row.services = services.map(|nth| Arc::clone(&self.walker.services[nth])).collect();
+            row.services.sort_unstable();
+        }
+    }
+
+    /// Writes what is left, and the footer.
+    ///
+    /// # Errors
+    ///
+    /// When the medium fails.
+    pub fn finish(mut self) -> Result<SpanFacts, SegmentError> {
+        self.end_trace();
+        self.facts.bytes = self.table.finish()?;
+        if self.facts.rows == 0 {
+            self.facts.min_ingest_seq = 0;
+        }
+        Ok(self.facts)
+    }
+}
