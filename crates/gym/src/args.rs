@@ -91,6 +91,8 @@ pub enum TraceCommand {
     Show(TraceShowArgs),
     /// Say where the time of all rollouts went, by band.
     Report(TraceReportArgs),
+    /// Find spans by what they are, or count and measure them.
+    Search(TraceSearchArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -269,6 +271,35 @@ pub struct TraceListArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct TraceSearchArgs {
+    /// What to find, in a part of TraceQL: '{ duration > 5s && status = error }',
+    /// '{} | quantile_over_time(duration, .5, .99) by (name)'.
+    #[arg(value_name = "QUERY")]
+    pub query: String,
+    /// A store; or files or directories of telemetry lines or OTLP JSON; `-` is stdin.
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// List no more traces than this, the newest.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub limit: usize,
+    /// Only spans that started in the last so much time: 15m, 2h.
+    #[arg(long, value_name = "TIME", value_parser = nanos)]
+    pub last: Option<u64>,
+    /// Count in steps of this length: 10s, 1m.
+    #[arg(long, value_name = "TIME", value_parser = nanos)]
+    pub step: Option<u64>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Nanoseconds of `15m`, `1.5s`.
+fn nanos(text: &str) -> Result<u64, String> {
+    let nanos = lens_store::query::duration(text).and_then(|nanos| u64::try_from(nanos).ok());
+    nanos.filter(|nanos| *nanos > 0).ok_or_else(|| "a time is written 250ms, 15m or 2h".to_owned())
 }
 
 #[derive(Clone, Debug, Args)]

@@ -28,6 +28,7 @@ mod tests;
 pub use ast::{AttributeScope, Field, Metric, Query};
 pub use engine::{Filter, Looked, Part, Search, SearchOptions, Source};
 pub use error::{Problem, QueryError};
+pub use lex::duration;
 pub use metrics::{Metrics, Point, Series, Window};
 pub use quantiles::Method;
 pub use search::{Found, FoundSet, FoundSpan};

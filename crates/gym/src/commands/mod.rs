@@ -20,6 +20,7 @@ mod spool_recover;
 mod telemetry;
 mod trace_list;
 mod trace_report;
+mod trace_search;
 mod trace_show;
 
 use std::process::ExitCode;
@@ -47,6 +48,7 @@ pub fn dispatch(cli: &Cli, printer: &Printer) -> Result<ExitCode, anyhow::Error>
         Command::Trace(TraceCommand::List(args)) => trace_list::run(args, printer),
         Command::Trace(TraceCommand::Show(args)) => trace_show::run(args, printer),
         Command::Trace(TraceCommand::Report(args)) => trace_report::run(args, printer),
+        Command::Trace(TraceCommand::Search(args)) => trace_search::run(args, printer),
         Command::Config(ConfigCommand::Show(args)) => config_show::run(args, printer),
         Command::Spool(SpoolCommand::List(args)) => spool_list::run(args, printer),
         Command::Spool(SpoolCommand::Recover(args)) => spool_recover::run(args, printer),

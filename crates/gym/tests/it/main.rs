@@ -23,5 +23,6 @@ mod support;
 mod telemetry;
 mod trace;
 mod trace_context;
+mod trace_search;
 mod trees;
 mod under_way;

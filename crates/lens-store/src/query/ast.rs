@@ -226,6 +226,13 @@ pub(crate) enum Function {
     Quantile(Field, Vec<f64>),
 }
 
+impl Metric {
+    /// Whether its numbers are nanoseconds.
+    pub fn is_of_time(&self) -> bool {
+        matches!(self.function.field(), Some(Field::Duration | Field::TraceDuration))
+    }
+}
+
 impl Function {
     /// The field that it needs.
     pub(crate) fn field(&self) -> Option<&Field> {

@@ -199,7 +199,7 @@ fn is_name(c: char) -> bool {
 }
 
 /// Nanoseconds of `1h30m`, `1.5s`, `250us`.
-fn duration(text: &str) -> Option<i64> {
+pub fn duration(text: &str) -> Option<i64> {
     let mut rest = text;
     let mut total = 0_f64;
     while !rest.is_empty() {
