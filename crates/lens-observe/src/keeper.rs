@@ -13,6 +13,7 @@ use lens_store::store::{Clock, Refusal, Store, SystemClock};
 use lens_store::wal;
 
 use crate::intake::{Accepted, Compression, Form, Incoming, Intake, Refused, Signal};
+use crate::prometheus::{Expose, Kind, Page};
 
 /// A store that is being filled.
 #[derive(Debug)]
@@ -88,12 +89,54 @@ impl Intake for Keeper {
     }
 }
 
+/// Names of what the page at `/metrics` says of a store.
+mod metric {
+    pub(super) const MEMORY_SPANS: &str = "gym_observe_store_memory_spans";
+    pub(super) const MEMORY_BYTES: &str = "gym_observe_store_memory_bytes";
+    pub(super) const WAL_BYTES: &str = "gym_observe_store_wal_bytes";
+    pub(super) const DAMAGED: &str = "gym_observe_store_damaged_files";
+    pub(super) const IN_FLIGHT: &str = "gym_observe_in_flight_rollouts";
+    pub(super) const ENDED: &str = "gym_observe_ended_rollouts";
+    pub(super) const EXPIRED: &str = "gym_observe_expired_rollouts";
+    pub(super) const REFUSED: &str = "gym_observe_refused_live_events";
+}
+
+impl Expose for Keeper {
+    fn expose(&self, page: &mut Page) {
+        let memory = self.store.memory();
+        let (in_flight, counts) = {
+            let live = self.live();
+            (live.len(), live.counts())
+        };
+        let (gauge, counter) = (Kind::Gauge, Kind::Counter);
+        for (name, kind, help, value) in [
+            (metric::MEMORY_SPANS, gauge, "Spans that are in no file yet.", memory.spans),
+            (metric::MEMORY_BYTES, gauge, "Bytes that wait for their file.", memory.bytes),
+            (metric::WAL_BYTES, gauge, "Bytes of the log.", self.store.wal_bytes()),
+            (metric::DAMAGED, gauge, "Files that are broken.", self.store.damage().len() as u64),
+            (metric::IN_FLIGHT, gauge, "Rollouts that are under way.", in_flight as u64),
+            (metric::ENDED, counter, "Rollouts whose end was seen.", counts.ended),
+            (
+                metric::EXPIRED,
+                counter,
+                "Rollouts that fell silent and were forgotten.",
+                counts.expired,
+            ),
+            (metric::REFUSED, counter, "Live events that found no room.", counts.refused),
+        ] {
+            page.family(name, kind, help);
+            page.value(&[], value as f64);
+        }
+    }
+}
+
 fn refused(refusal: Refusal) -> Refused {
+    let reason = refusal.to_string();
     match refusal {
         Refusal::Overloaded { retry_after } => Refused::Overloaded { retry_after },
         Refusal::DiskFull { retry_after } => Refused::DiskFull { retry_after },
-        Refusal::Unavailable { reason, retry_after } => Refused::Failed { reason, retry_after },
-        Refusal::BadRequest(reason) => Refused::Malformed(reason),
+        Refusal::Unavailable { retry_after, .. } => Refused::Failed { reason, retry_after },
+        Refusal::BadRequest(_) => Refused::Malformed(reason),
     }
 }
 

@@ -8,7 +8,6 @@ mod keeper;
 pub mod pages;
 pub mod prometheus;
 pub mod receiver;
-mod store_intake;
 
 pub use api::Api;
 pub use intake::{Accepted, Compression, Form, Incoming, Intake, Refused, Signal};

@@ -37,6 +37,7 @@ pub fn run(args: &ObserveArgs, printer: &Printer) -> Result<ExitStatus, anyhow::
     }
     let keeper = Arc::new(Keeper::new(store));
     options.pages = Some(Arc::new(lens_observe::Api::new(Arc::clone(&keeper))));
+    options.more_metrics = vec![Arc::clone(&keeper) as _];
     let receiver = Receiver::start(options, Arc::clone(&keeper) as _)?;
     let ready = Ready {
         dir: args.dir.canonicalize().unwrap_or_else(|_| args.dir.clone()),

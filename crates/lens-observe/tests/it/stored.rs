@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lens_observe::{Intake, Receiver};
+use lens_observe::{Intake, Keeper, Receiver};
 use lens_store::ids::TraceId;
 use lens_store::store::{Options, Store};
 
@@ -11,7 +11,8 @@ use crate::support::{EXPORT, PROTOBUF, call, framed, grpc, gzip, http, options, 
 #[test]
 fn what_was_acknowledged_is_found_at_once_and_after_the_store_was_opened_again() {
     let folder = tempfile::tempdir().unwrap();
-    let open = || Arc::new(Store::open(folder.path(), Options::default()).expect("a store"));
+    let open =
+        || Arc::new(Keeper::new(Store::open(folder.path(), Options::default()).expect("a store")));
     let store = open();
     let receiver = Receiver::start(options(), Arc::clone(&store) as Arc<dyn Intake>).unwrap();
     let headers = format!("{PROTOBUF}content-encoding: gzip\r\n");
@@ -23,8 +24,8 @@ fn what_was_acknowledged_is_found_at_once_and_after_the_store_was_opened_again()
     assert_eq!(broken.status, 400);
     let id = TraceId::from_bytes(&[7; 16]).unwrap();
     // The spans of the first request are among those of the second, and count once.
-    assert_eq!(store.snapshot().trace(id).unwrap().len(), 5);
+    assert_eq!(store.store().snapshot().trace(id).unwrap().len(), 5);
     receiver.stop();
     drop(store);
-    assert_eq!(open().snapshot().trace(id).unwrap().len(), 5);
+    assert_eq!(open().store().snapshot().trace(id).unwrap().len(), 5);
 }
