@@ -47,10 +47,16 @@ pub trait Expose: Send + Sync {
 }
 
 /// What the page shows.
-pub(crate) struct Metrics {
+pub struct Metrics {
     received: Mutex<ReceivedMetrics>,
     spans: Mutex<SpanDurations>,
     more: Vec<Arc<dyn Expose>>,
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -58,7 +64,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Metrics {
-    pub(crate) fn new(limits: MetricsLimits, more: Vec<Arc<dyn Expose>>) -> Self {
+    /// Nothing yet, besides what others expose.
+    pub fn new(limits: MetricsLimits, more: Vec<Arc<dyn Expose>>) -> Self {
         Self {
             received: Mutex::new(ReceivedMetrics::new(limits.samples, limits.stale_after)),
             spans: Mutex::new(SpanDurations::new(limits.span_series)),
@@ -67,7 +74,7 @@ impl Metrics {
     }
 
     /// Takes what was accepted. What is malformed in it was refused, so an error ends the walk and says nothing new.
-    pub(crate) fn take(&self, signal: Signal, request: &Bytes, rejected: u64, now: Instant) {
+    pub fn take(&self, signal: Signal, request: &Bytes, rejected: u64, now: Instant) {
         let _ = match signal {
             Signal::Metrics => locked(&self.received).take(request, now),
             Signal::Traces if rejected == 0 => locked(&self.spans).take(request),
@@ -87,7 +94,7 @@ impl Metrics {
     }
 
     /// The page as it is now.
-    pub(crate) fn page(&self, format: Format, snapshot: &Snapshot, now: Instant) -> String {
+    pub fn page(&self, format: Format, snapshot: &Snapshot, now: Instant) -> String {
         let mut page = Page::new(format);
         {
             let mut received = locked(&self.received);

@@ -16,6 +16,7 @@ mod body;
 mod connection;
 mod counters;
 mod denial;
+pub mod frame;
 mod grpc;
 mod http_server;
 pub mod inflate;

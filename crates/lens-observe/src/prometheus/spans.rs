@@ -37,9 +37,10 @@ struct Series {
 /// The histograms.
 #[derive(Debug)]
 pub(super) struct SpanDurations {
-    services: HashMap<Box<str>, HashMap<Box<str>, Vec<Series>>>,
+    /// Series by service and span name.
+    services: HashMap<Box<str>, HashMap<Box<str>, Vec<usize>>>,
+    series: Vec<Series>,
     bounds_nanos: [u64; BOUNDS_SECONDS.len()],
-    series: usize,
     max_series: usize,
     overflowed: u64,
 }
@@ -49,7 +50,7 @@ impl SpanDurations {
         Self {
             services: HashMap::new(),
             bounds_nanos: BOUNDS_SECONDS.map(|bound| (bound * 1e9) as u64),
-            series: 0,
+            series: Vec::new(),
             max_series,
             overflowed: 0,
         }
@@ -57,7 +58,7 @@ impl SpanDurations {
 
     /// Series, and spans that found none left.
     pub(super) fn fill(&self) -> (usize, usize, u64) {
-        (self.series, self.max_series, self.overflowed)
+        (self.series.len(), self.max_series, self.overflowed)
     }
 
     /// Takes the spans of a request that was accepted.
@@ -93,6 +94,7 @@ impl SpanDurations {
             Some(Exemplar { trace_id, span_id, value, time_nanos: span.end_nanos });
     }
 
+    /// The series of a span. Only the first span of one allocates.
     fn series(
         &mut self,
         service: &str,
@@ -100,37 +102,36 @@ impl SpanDurations {
         kind: &'static str,
         status: StatusCode,
     ) -> &mut Series {
-        let is_known =
-            self.services.get(service).and_then(|names| names.get(name)).is_some_and(|series| {
-                series.iter().any(|series| series.kind == kind && series.status == status)
-            });
-        let (service, name, kind, status) = if is_known || self.series < self.max_series {
-            (service, name, kind, status)
-        } else {
+        if let Some(at) = self.find(service, name, kind, status) {
+            return &mut self.series[at];
+        }
+        let overflow = (OVERFLOW, OVERFLOW, "UNSPECIFIED", StatusCode::Unset);
+        let mut key = (service, name, kind, status);
+        if self.series.len() >= self.max_series {
             self.overflowed += 1;
-            (OVERFLOW, OVERFLOW, "UNSPECIFIED", StatusCode::Unset)
-        };
-        if !self.services.contains_key(service) {
-            self.services.insert(service.into(), HashMap::new());
+            key = overflow;
         }
-        let names = self.services.entry(service.into()).or_default();
-        if !names.contains_key(name) {
-            names.insert(name.into(), Vec::new());
-        }
-        let found = names.entry(name.into()).or_default();
-        let at = found.iter().position(|series| series.kind == kind && series.status == status);
-        let at = at.unwrap_or_else(|| {
-            self.series += 1;
-            found.push(Series {
+        let (service, name, kind, status) = key;
+        let at = self.find(service, name, kind, status).unwrap_or_else(|| {
+            self.series.push(Series {
                 kind,
                 status,
                 counts: [0; BUCKETS],
                 sum_nanos: 0,
                 exemplars: [None; BUCKETS],
             });
-            found.len() - 1
+            let names = self.services.entry(service.into()).or_default();
+            names.entry(name.into()).or_default().push(self.series.len() - 1);
+            self.series.len() - 1
         });
-        &mut found[at]
+        &mut self.series[at]
+    }
+
+    fn find(&self, service: &str, name: &str, kind: &str, status: StatusCode) -> Option<usize> {
+        let of_name = self.services.get(service)?.get(name)?;
+        of_name.iter().copied().find(|at| {
+            self.series.get(*at).is_some_and(|one| one.kind == kind && one.status == status)
+        })
     }
 
     pub(super) fn put(&self, page: &mut Page) {
@@ -141,7 +142,7 @@ impl SpanDurations {
                 names.iter().map(move |(name, found)| (service, name, found))
             })
             .flat_map(|(service, name, found)| {
-                found.iter().map(move |series| {
+                found.iter().filter_map(|at| self.series.get(*at)).map(move |series| {
                     let labels = labels_of(&[
                         ("service_name", service),
                         ("span_name", name),

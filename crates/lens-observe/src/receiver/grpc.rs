@@ -15,11 +15,10 @@ use lens_otlp::wire::{put_bytes, put_message, put_uint};
 use super::body;
 use super::counters::{Reason, Transport};
 use super::denial::{Denial, code};
+use super::frame::{PREFIX_BYTES, unframe};
 use super::serve::{Body, Kind, Shared, full};
 use crate::intake::{Accepted, Compression, Form, Signal};
 
-/// In front of a message: whether it is compressed, and its length.
-const PREFIX_BYTES: usize = 5;
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -78,24 +77,11 @@ async fn take(
         Ok(Some(length + PREFIX_BYTES))
     };
     let framed = body::read(body, &mut held, framed, begin).await?;
-    let (compressed, message) = unframe(&framed)?;
+    let (compressed, message) =
+        unframe(&framed).map_err(|error| Denial::new(Reason::Malformed, error.to_string()))?;
     let compression = if compressed { compression(&head.headers)? } else { Compression::Identity };
     let kind = Kind { signal, transport: Transport::Grpc, compression, form: Form::Protobuf };
     shared.take(kind, message, &mut held)
-}
-
-/// The one message of a unary call, and whether it is compressed.
-fn unframe(body: &Bytes) -> Result<(bool, Bytes), Denial> {
-    let wrong = |message: &str| Err(Denial::new(Reason::Malformed, message));
-    let Some([flag @ (0 | 1), length @ ..]) = body.first_chunk::<PREFIX_BYTES>().copied() else {
-        return wrong("the call has no message, or one without a valid prefix");
-    };
-    let message = body.slice(PREFIX_BYTES..);
-    match message.len().cmp(&(u32::from_be_bytes(length) as usize)) {
-        std::cmp::Ordering::Less => wrong("the message is shorter than its prefix says"),
-        std::cmp::Ordering::Equal => Ok((flag == 1, message)),
-        std::cmp::Ordering::Greater => wrong("a call of Export has one message"),
-    }
 }
 
 fn compression(headers: &HeaderMap) -> Result<Compression, Denial> {
@@ -205,16 +191,6 @@ fn retry_details(code: u32, message: &str, after: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_call_has_one_whole_message() {
-        let message = Bytes::from_static(b"\x01\0\0\0\x02hi");
-        assert_eq!(unframe(&message), Ok((true, Bytes::from_static(b"hi"))));
-        for body in ["", "\0\0\0\0", "\0\0\0\0\x03hi", "\0\0\0\0\x01hi", "\x02\0\0\0\x02hi"] {
-            let denial = unframe(&Bytes::from(body)).unwrap_err();
-            assert_eq!(denial.code(), code::INVALID_ARGUMENT, "{body:?}");
-        }
-    }
 
     #[test]
     fn messages_are_escaped_for_headers() {

@@ -1,5 +1,7 @@
 //! Senders of others, and our own.
 
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,7 +77,7 @@ fn our_own_client_understands_partial_success_and_waits_when_asked() {
         let sender = open(&receiver, protocol, client::Signal::Traces, false);
         let busy = Refused::Overloaded { retry_after: Duration::from_secs(1) };
         let partial = Accepted { rejected: 2, message: Some("two of them".to_owned()) };
-        keeper.orders.lock().unwrap().extend([Err(busy), Ok(partial)]);
+        keeper.orders.lock().unwrap().extend([Some(Err(busy)), Some(Ok(partial))]);
         let begun = std::time::Instant::now();
         let outcome = sender.send(Arc::new(request(5)));
         assert_eq!(outcome, Outcome::Accepted { rejected: 2 }, "{protocol:?}");
@@ -127,4 +129,53 @@ fn messages_of_the_official_definitions_are_understood_and_answers_too() {
     ] {
         assert_eq!(send(http(&receiver), "POST", path, PROTOBUF, &body).status, 200, "{path}");
     }
+}
+
+/// A Python with what the sender needs; says so when the test is skipped for want of one.
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+fn python() -> Option<PathBuf> {
+    let chosen = std::env::var_os("GYM_TEST_PYTHON");
+    let python = PathBuf::from(chosen.unwrap_or_else(|| "python3".into()));
+    let import = "import grpc, opentelemetry.proto";
+    let found = Command::new(&python).args(["-c", import]).stderr(Stdio::null()).status();
+    if found.is_ok_and(|status| status.success()) {
+        return Some(python);
+    }
+    assert!(
+        std::env::var_os("GYM_TEST_REQUIRE_OPTIONAL").is_none(),
+        "{} has no grpc and opentelemetry.proto, and optional tools are required",
+        python.display()
+    );
+    eprintln!("SKIPPED: set GYM_TEST_PYTHON to one that has grpc and opentelemetry.proto");
+    None
+}
+
+#[test]
+fn a_sender_in_python_is_understood_and_understands() {
+    let Some(python) = python() else { return };
+    let (receiver, keeper) = start(options());
+    let busy = Refused::Overloaded { retry_after: Duration::from_secs(2) };
+    // The fifth request is the one that is refused.
+    keeper.orders.lock().unwrap().extend([None, None, None, None, Some(Err(busy))]);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/otlp_sender.py");
+    let output = Command::new(python)
+        .arg(script)
+        .args([grpc(&receiver).to_string(), http(&receiver).to_string()])
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("python");
+    let answers: serde_json::Value = serde_json::from_slice(&output.stdout).expect("answers");
+    assert_eq!(answers["partial"][0], 2, "{answers}");
+    assert!(answers["partial"][1].as_str().unwrap().contains("span id"), "{answers}");
+    assert_eq!(
+        (&answers["whole"], &answers["logs"], &answers["metrics"]),
+        (&0.into(), &0.into(), &0.into())
+    );
+    let busy = serde_json::json!(["RESOURCE_EXHAUSTED", "too much is waiting to be stored", true]);
+    assert_eq!(answers["busy"], busy);
+    assert_eq!(answers["unknown"], "UNIMPLEMENTED");
+    assert_eq!(answers["http"], serde_json::json!([200, 1]));
+    assert_eq!(answers["base64"][0], 400);
+    assert!(answers["base64"][1].as_str().unwrap().contains("base 64"), "{answers}");
+    assert_eq!(keeper.span_count(), 8 + 20_000 + 2);
 }

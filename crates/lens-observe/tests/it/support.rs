@@ -22,7 +22,8 @@ use lens_store::raw;
 pub struct Keeper {
     pub requests: Mutex<Vec<Incoming>>,
     pub spans: Mutex<Vec<raw::RawSpan>>,
-    pub orders: Mutex<VecDeque<Result<Accepted, Refused>>>,
+    /// What to answer next; `None` leaves it to the request.
+    pub orders: Mutex<VecDeque<Option<Result<Accepted, Refused>>>>,
 }
 
 impl Keeper {
@@ -37,7 +38,7 @@ impl Keeper {
 
 impl Intake for Keeper {
     fn accept(&self, request: Incoming) -> Result<Accepted, Refused> {
-        let ordered = self.orders.lock().unwrap().pop_front();
+        let ordered = self.orders.lock().unwrap().pop_front().flatten();
         if let Some(Err(refused)) = ordered {
             return Err(refused);
         }

@@ -250,7 +250,11 @@ fn an_intake_that_has_no_room_asks_to_be_tried_again() {
         (Refused::DiskFull { retry_after: after }, 429, "8"),
         (Refused::Failed { reason: "the log is gone".to_owned(), retry_after: after }, 503, "14"),
     ] {
-        keeper.orders.lock().unwrap().extend([Err(refused.clone()), Err(refused.clone())]);
+        keeper
+            .orders
+            .lock()
+            .unwrap()
+            .extend([Some(Err(refused.clone())), Some(Err(refused.clone()))]);
         let answer = send(http(&receiver), "POST", "/v1/traces", PROTOBUF, &request(1));
         assert_eq!((answer.status, answer.header("retry-after")), (status, Some("3")));
         assert_eq!(answer.status_message(), refused.to_string());
@@ -277,7 +281,7 @@ fn partial_success_has_the_three_outcomes() {
         ),
     ] {
         let accepted = Accepted { rejected, message: message.map(str::to_owned) };
-        keeper.orders.lock().unwrap().extend([Ok(accepted.clone()), Ok(accepted)]);
+        keeper.orders.lock().unwrap().extend([Some(Ok(accepted.clone())), Some(Ok(accepted))]);
         let answer = send(http(&receiver), "POST", "/v1/metrics", PROTOBUF, b"");
         assert_eq!((answer.status, answer.body.as_slice()), (200, protobuf.as_bytes()));
         let answer = send(http(&receiver), "POST", "/v1/metrics", JSON, b"{}");
