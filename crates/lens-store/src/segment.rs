@@ -20,6 +20,7 @@ mod json;
 mod read;
 mod rebuild;
 mod rollouts;
+mod scan;
 mod schema;
 mod span_columns;
 mod spans;

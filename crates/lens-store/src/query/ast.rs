@@ -275,6 +275,16 @@ impl Query {
 }
 
 impl Condition {
+    /// The fields that it asks for.
+    pub(crate) fn fields(&self, out: &mut Vec<Field>) {
+        match self {
+            Self::Always(_) => {}
+            Self::All(parts) | Self::Any(parts) => parts.iter().for_each(|part| part.fields(out)),
+            Self::Not(part) => part.fields(out),
+            Self::Exists(field, _) | Self::Compare(field, _) => out.push(field.clone()),
+        }
+    }
+
     pub(crate) fn needs_trace(&self) -> bool {
         match self {
             Self::Always(_) => false,

@@ -5,9 +5,9 @@ use std::ops::{Range, RangeInclusive};
 
 use serde::Serialize;
 
-use super::ast::{Condition, Pair, Query, Spanset, Stage};
+use super::ast::{Condition, Field, Pair, Query, Spanset, Stage};
 use super::metrics::{Meter, Metrics, Window};
-use super::row::{SpanRow, TraceFacts, holds};
+use super::row::{Row, TraceFacts, holds};
 use super::search::{Found, facts};
 use crate::ids::TraceId;
 use crate::raw::RawSpan;
@@ -32,7 +32,7 @@ pub trait Source {
     fn parts(&self) -> Vec<Part>;
 
     /// Hands over the spans of a part, or as many of them as a filter could be true for; returns how many it looked
-    /// at.
+    /// at. They are asked for [`Filter::fields`] only.
     ///
     /// # Errors
     ///
@@ -41,7 +41,7 @@ pub trait Source {
         &self,
         part: usize,
         filter: &Filter,
-        take: &mut dyn FnMut(&RawSpan),
+        take: &mut dyn FnMut(&dyn Row),
     ) -> Result<u64, Self::Error>;
 
     /// The spans of a trace, each once.
@@ -55,19 +55,29 @@ pub trait Source {
 /// What a span has to be for its trace to be of interest: one of these, and started in the range.
 #[derive(Clone, Debug)]
 pub struct Filter {
-    pub(crate) any_of: Vec<Option<Condition>>,
-    pub(crate) starts: Range<u64>,
+    any_of: Vec<Option<Condition>>,
+    starts: Range<u64>,
+    fields: Vec<Field>,
 }
 
 impl Filter {
     /// Whether a span passes.
-    pub fn passes(&self, span: &RawSpan) -> bool {
-        self.starts.contains(&span.start_nanos)
-            && SpanRow::new(span).is_ok_and(|row| {
-                self.any_of.iter().any(|condition| {
-                    condition.as_ref().is_none_or(|condition| holds(condition, &row))
-                })
-            })
+    pub fn passes(&self, row: &dyn Row) -> bool {
+        self.starts.contains(&row.start_nanos())
+            && self
+                .any_of
+                .iter()
+                .any(|condition| condition.as_ref().is_none_or(|condition| holds(condition, row)))
+    }
+
+    /// Starts of spans that pass.
+    pub fn starts(&self) -> &Range<u64> {
+        &self.starts
+    }
+
+    /// Fields that are asked for: those of the filter, and those that are shown or counted. None is of a trace.
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
     }
 }
 
@@ -145,10 +155,10 @@ impl Query {
                 && let Some((at, _)) = parts.pop()
             {
                 looked.parts += 1;
-                looked.spans += source.scan(at, &filter, &mut |span| {
-                    if !known.contains(&span.trace_id) && filter.passes(span) {
-                        known.insert(span.trace_id);
-                        candidates.push((span.start_nanos, span.trace_id));
+                looked.spans += source.scan(at, &filter, &mut |row| {
+                    if !known.contains(&row.trace_id()) && filter.passes(row) {
+                        known.insert(row.trace_id());
+                        candidates.push((row.start_nanos(), row.trace_id()));
                     }
                 })?;
             } else if let Some((_, trace_id)) = candidates.pop() {
@@ -180,21 +190,28 @@ impl Query {
         let Some(metric) = &self.metric else { return Ok(None) };
         let mut looked = Looked::default();
         let parts = overlapping(source.parts(), &window.range, &mut looked);
-        let filter = self.filter(&window.range);
+        let mut filter = self.filter(&window.range);
+        let is_of_single_spans = self.is_of_single_spans();
+        if is_of_single_spans {
+            filter.fields.extend(metric.by.iter().chain(metric.function.field()).cloned());
+            for stage in &self.stages {
+                if let Stage::Filter(Some(condition)) = stage {
+                    condition.fields(&mut filter.fields);
+                }
+            }
+        }
         let mut meter = Meter::new(metric, window);
         let mut traces: HashSet<TraceId> = HashSet::new();
         let believed = believed_in(&parts);
         for (at, part) in &parts {
             looked.parts += 1;
-            looked.spans += source.scan(*at, &filter, &mut |span| {
-                if !self.is_of_single_spans() {
-                    if !traces.contains(&span.trace_id) && filter.passes(span) {
-                        traces.insert(span.trace_id);
+            looked.spans += source.scan(*at, &filter, &mut |row| {
+                if is_of_single_spans {
+                    if self.is_asked_for(row) {
+                        meter.take(row, &part.believed);
                     }
-                } else if let Ok(row) = SpanRow::new(span)
-                    && self.is_asked_for(&row)
-                {
-                    meter.take(&row, &part.believed);
+                } else if !traces.contains(&row.trace_id()) && filter.passes(row) {
+                    traces.insert(row.trace_id());
                 }
             })?;
         }
@@ -208,7 +225,7 @@ impl Query {
     }
 
     /// Whether a span passes the filters of a query that judges each span alone.
-    fn is_asked_for(&self, row: &SpanRow<'_>) -> bool {
+    fn is_asked_for(&self, row: &dyn Row) -> bool {
         let passes = |condition: &Option<Condition>| {
             condition.as_ref().is_none_or(|condition| holds(condition, row))
         };
@@ -227,7 +244,9 @@ impl Query {
     fn filter(&self, starts: &Range<u64>) -> Filter {
         let mut any_of = Vec::new();
         needed(&self.spans, &mut any_of);
-        Filter { any_of, starts: starts.clone() }
+        let mut fields = Vec::new();
+        any_of.iter().flatten().for_each(|condition| condition.fields(&mut fields));
+        Filter { any_of, starts: starts.clone(), fields }
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::ast::{Function, Metric};
 use super::quantiles::{Method, Quantiles};
-use super::row::{Row as _, SpanRow};
+use super::row::{Row, value};
 use super::value::Owned;
 
 /// Groups that are told apart; spans of more are counted.
@@ -109,8 +109,8 @@ impl<'q> Meter<'q> {
     }
 
     /// Takes in a span; its start is believed when it is in this range.
-    pub(crate) fn take(&mut self, row: &SpanRow<'_>, believed: &Range<u64>) {
-        let start_nanos = row.view.start_nanos;
+    pub(crate) fn take(&mut self, row: &dyn Row, believed: &Range<u64>) {
+        let start_nanos = row.start_nanos();
         if !believed.contains(&start_nanos) || row.has_bad_times() {
             self.metrics.suspect += 1;
             return;
@@ -129,7 +129,7 @@ impl<'q> Meter<'q> {
                 return;
             }
         }
-        let by = self.metric.by.iter().map(|field| row.value(field).unwrap_or(Owned::Nil));
+        let by = self.metric.by.iter().map(|field| value(field, row).unwrap_or(Owned::Nil));
         let key: Vec<Owned> = by.collect();
         let step = start_nanos - self.since_step(start_nanos);
         if self.groups.len() >= MAX_GROUPS && !self.groups.contains_key(&key)

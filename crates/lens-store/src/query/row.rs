@@ -5,14 +5,18 @@ use lens_otlp::wire::Fields;
 use lens_otlp::{DecodeError, view::EventView};
 
 use super::ast::{AttributeScope, Condition, Field, Test};
-use super::value::Value;
+use super::value::{Owned, Value};
 use crate::ids::{SpanId, TraceId};
 use crate::raw::{Origin, RawSpan};
 
-/// A span, as conditions see it.
-pub(crate) trait Row {
+/// A span, as queries see it.
+pub trait Row {
     /// Id of its trace.
     fn trace_id(&self) -> TraceId;
+    /// Its start, Unix nanoseconds.
+    fn start_nanos(&self) -> u64;
+    /// Its times contradict each other, or say nothing.
+    fn has_bad_times(&self) -> bool;
     /// Its own id.
     fn span_id(&self) -> SpanId;
     /// Id of its parent.
@@ -23,7 +27,7 @@ pub(crate) trait Row {
 }
 
 /// Whether a condition holds for a span. Nesting was bounded when it was read.
-pub(crate) fn holds(condition: &Condition, row: &impl Row) -> bool {
+pub(crate) fn holds(condition: &Condition, row: &dyn Row) -> bool {
     match condition {
         Condition::Always(value) => *value,
         Condition::All(parts) => parts.iter().all(|part| holds(part, row)),
@@ -41,7 +45,7 @@ pub(crate) fn holds(condition: &Condition, row: &impl Row) -> bool {
     }
 }
 
-fn exists(field: &Field, row: &impl Row) -> bool {
+fn exists(field: &Field, row: &dyn Row) -> bool {
     match field {
         Field::TraceId | Field::SpanId => true,
         Field::ParentId => row.parent_id().is_some(),
@@ -72,29 +76,28 @@ impl<'a> SpanRow<'a> {
 
     /// From its start to its end; nothing when it ends before it starts.
     pub(crate) fn duration_nanos(&self) -> u64 {
-        self.view.end_nanos.saturating_sub(self.view.start_nanos)
+        u64::try_from(difference_nanos(&self.view)).unwrap_or(0)
     }
+}
 
-    /// Its times contradict each other, or say nothing.
-    pub(crate) fn has_bad_times(&self) -> bool {
-        self.view.end_nanos < self.view.start_nanos || self.view.start_nanos == 0
-    }
+/// The time between start and end as columns hold it; an end before the start, or centuries behind it, is negative.
+fn difference_nanos(view: &SpanView<'_>) -> i64 {
+    view.end_nanos.wrapping_sub(view.start_nanos) as i64
+}
 
-    /// Hands over the values of a field as they are, ids included.
-    pub(crate) fn value(&self, field: &Field) -> Option<super::value::Owned> {
-        use super::value::Owned;
-        match field {
-            Field::TraceId => Some(Owned::Text(self.raw.trace_id.to_string())),
-            Field::SpanId => Some(Owned::Text(self.raw.span_id.to_string())),
-            Field::ParentId => self.parent_id().map(|id| Owned::Text(id.to_string())),
-            field => {
-                let mut found = None;
-                self.any(field, &mut |value| {
-                    found = Some(value.to_owned());
-                    true
-                });
-                found
-            }
+/// The first value of a field, ids included.
+pub(crate) fn value(field: &Field, row: &dyn Row) -> Option<Owned> {
+    match field {
+        Field::TraceId => Some(Owned::Text(row.trace_id().to_string())),
+        Field::SpanId => Some(Owned::Text(row.span_id().to_string())),
+        Field::ParentId => row.parent_id().map(|id| Owned::Text(id.to_string())),
+        field => {
+            let mut found = None;
+            row.any(field, &mut |value| {
+                found = Some(value.to_owned());
+                true
+            });
+            found
         }
     }
 }
@@ -109,7 +112,7 @@ pub(crate) fn resource_text<'a>(origin: &'a Origin, key: &str) -> Option<&'a str
 }
 
 /// Name (1) or version (2) of an instrumentation scope.
-fn scope_text(origin: &Origin, number: u32) -> &str {
+pub(crate) fn scope_text(origin: &Origin, number: u32) -> &str {
     let mut fields = Fields::new(&origin.scope).flatten();
     let found = fields.find_map(|(field, content)| (field == number).then_some(content));
     found.and_then(|content| content.text().ok()).unwrap_or("")
@@ -120,7 +123,7 @@ fn filled(text: &str) -> Option<&str> {
 }
 
 /// Whether there is an attribute of this key, and whether one of its values was taken.
-fn attribute(
+pub(crate) fn attribute(
     attributes: Attributes<'_>,
     key: &str,
     take: &mut dyn FnMut(Value<'_>) -> bool,
@@ -158,6 +161,14 @@ pub(crate) fn nanos(nanos: u64) -> Value<'static> {
 impl Row for SpanRow<'_> {
     fn trace_id(&self) -> TraceId {
         self.raw.trace_id
+    }
+
+    fn start_nanos(&self) -> u64 {
+        self.raw.start_nanos
+    }
+
+    fn has_bad_times(&self) -> bool {
+        difference_nanos(&self.view) < 0 || self.view.start_nanos == 0
     }
 
     fn span_id(&self) -> SpanId {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Serialize;
 
 use super::ast::{Aggregate, Field, Op, Pair, Query, Spanset, Stage};
-use super::row::{Row as _, SpanRow, TraceFacts, holds, resource_text};
+use super::row::{Row, SpanRow, TraceFacts, holds, resource_text, value};
 use super::value::Owned;
 use crate::ids::SpanId;
 use crate::raw::RawSpan;
@@ -126,11 +126,11 @@ impl Query {
         &self,
         spans: &'a [RawSpan],
         facts: &'a TraceFacts,
-        mut take: impl FnMut(&SpanRow<'a>),
+        mut take: impl FnMut(&dyn Row),
     ) {
         let trace = TraceRows::new(spans, facts);
         for set in trace.sets(self) {
-            set.places.iter().filter_map(|place| trace.rows.get(*place)).for_each(&mut take);
+            set.places.iter().for_each(|place| take(&trace.rows[*place]));
         }
     }
 }
@@ -270,7 +270,7 @@ impl<'a> TraceRows<'a> {
     fn split(&self, set: Set, field: &Field) -> Vec<Set> {
         let mut parts: BTreeMap<Owned, Vec<usize>> = BTreeMap::new();
         for place in set.places {
-            let value = self.rows[place].value(field).unwrap_or(Owned::Nil);
+            let value = value(field, &self.rows[place]).unwrap_or(Owned::Nil);
             parts.entry(value).or_default().push(place);
         }
         let part = |(value, places)| {
@@ -311,13 +311,13 @@ impl<'a> TraceRows<'a> {
     fn show(&self, set: Set, selected: &[&Field], shown: usize) -> FoundSet {
         let spans = set.places.iter().take(shown).map(|place| {
             let row = &self.rows[*place];
-            let value = |field: &&Field| Some((field.name(), row.value(field)?));
+            let pair = |field: &&Field| Some((field.name(), value(field, row)?));
             FoundSpan {
                 span_id: row.raw.span_id.to_string(),
                 name: row.view.name.to_owned(),
                 start_nanos: row.view.start_nanos,
                 duration_nanos: row.duration_nanos(),
-                fields: selected.iter().filter_map(value).collect(),
+                fields: selected.iter().filter_map(pair).collect(),
             }
         });
         FoundSet { matched: set.places.len(), spans: spans.collect(), by: set.by }

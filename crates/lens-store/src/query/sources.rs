@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
 use super::engine::{Filter, Part, Source};
+use super::row::{Row, SpanRow};
 use crate::ids::TraceId;
 use crate::raw::RawSpan;
 use crate::store::{Snapshot, StoreError, deduplicate};
@@ -29,6 +30,13 @@ fn part<'a>(spans: impl Iterator<Item = &'a RawSpan>, believed: Range<u64>) -> P
         count += 1;
     }
     Part { starts: first..=last, spans: count, believed }
+}
+
+/// Hands a span over.
+fn show(span: &RawSpan, take: &mut dyn FnMut(&dyn Row)) {
+    if let Ok(row) = SpanRow::new(span) {
+        take(&row);
+    }
 }
 
 /// Spans that were read from somewhere, all of them in memory. Nobody knows when they arrived.
@@ -58,9 +66,9 @@ impl Source for Loaded {
         &self,
         _: usize,
         _: &Filter,
-        take: &mut dyn FnMut(&RawSpan),
+        take: &mut dyn FnMut(&dyn Row),
     ) -> Result<u64, Infallible> {
-        self.spans.iter().for_each(take);
+        self.spans.iter().for_each(|span| show(span, take));
         Ok(self.spans.len() as u64)
     }
 
@@ -103,13 +111,13 @@ impl Source for Stored<'_> {
         &self,
         _: usize,
         _: &Filter,
-        take: &mut dyn FnMut(&RawSpan),
+        take: &mut dyn FnMut(&dyn Row),
     ) -> Result<u64, StoreError> {
         // A request that was sent again is there again.
         let (hasher, mut known) = (RandomState::new(), HashSet::new());
         for span in self.snapshot.memory_spans() {
             if known.insert(hasher.hash_one((span.trace_id, span.span_id, span.start_nanos))) {
-                take(&span);
+                show(&span, take);
             }
         }
         Ok(self.snapshot.memory_span_count() as u64)

@@ -36,7 +36,7 @@ pub(super) struct Origins {
 }
 
 impl Origins {
-    fn get(&mut self, message: &[u8]) -> Result<Arc<Origin>, SegmentError> {
+    pub(super) fn get(&mut self, message: &[u8]) -> Result<Arc<Origin>, SegmentError> {
         if let Some((last, origin)) = &self.last
             && last == message
         {
@@ -448,7 +448,7 @@ fn put_any(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-fn kind_number(name: &str) -> u8 {
+pub(super) fn kind_number(name: &str) -> u8 {
     match name {
         "INTERNAL" => 1,
         "SERVER" => 2,

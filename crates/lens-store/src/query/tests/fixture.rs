@@ -9,7 +9,8 @@ use lens_otlp::encode::{
 };
 
 use crate::ids::TraceId;
-use crate::query::{Filter, Part, Source};
+use crate::query::row::SpanRow;
+use crate::query::{Filter, Part, Row, Source};
 use crate::raw::{self, RawSpan};
 
 pub const SECOND: u64 = 1_000_000_000;
@@ -136,13 +137,15 @@ impl Source for Parts {
         &self,
         part: usize,
         filter: &Filter,
-        take: &mut dyn FnMut(&RawSpan),
+        take: &mut dyn FnMut(&dyn Row),
     ) -> Result<u64, Self::Error> {
         // Every other part hands over what passes, the others everything.
-        self.0[part]
-            .iter()
-            .filter(|span| part.is_multiple_of(2) || filter.passes(span))
-            .for_each(take);
+        for span in &self.0[part] {
+            let row = SpanRow::new(span).unwrap();
+            if part.is_multiple_of(2) || filter.passes(&row) {
+                take(&row);
+            }
+        }
         Ok(self.0[part].len() as u64)
     }
 

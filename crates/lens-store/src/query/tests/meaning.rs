@@ -5,7 +5,7 @@ use crate::query::{Method, Metrics, Owned, Query, Search, SearchOptions, Window}
 use crate::raw::RawSpan;
 
 /// A rollout of an agent that calls a model twice and a tool that fails.
-fn rollout(trace: u128, start: u64) -> Vec<Described> {
+pub fn rollout(trace: u128, start: u64) -> Vec<Described> {
     let span = |id: u64, parent: u64, name, service, from: u64, duration: u64| Described {
         trace,
         id,
@@ -57,86 +57,89 @@ fn ids(query: &str) -> Vec<u64> {
         .collect()
 }
 
+/// Conditions, and the spans of [`rollout`] that they hold for.
+pub const CONDITIONS: &[(&str, &[u64])] = &[
+    ("{}", &[1, 2, 3, 4, 5]),
+    ("{ true }", &[1, 2, 3, 4, 5]),
+    ("{ false }", &[]),
+    ("{ name = \"model\" }", &[3, 4]),
+    ("{ name != \"model\" }", &[1, 2, 5]),
+    ("{ name =~ \"mod.*\" }", &[3, 4]),
+    ("{ name =~ \"mod\" }", &[]),
+    ("{ name !~ `m.*|gym.*` }", &[2, 5]),
+    ("{ kind = server }", &[2]),
+    ("{ status = error }", &[5]),
+    ("{ status != error && name = \"tool\" }", &[]),
+    ("{ duration > 100ms }", &[1, 2, 3]),
+    ("{ duration >= 0.1s && duration < 500ms }", &[3, 4]),
+    ("{ 100ms >= duration }", &[4, 5]),
+    ("{ .number > 50 }", &[3]),
+    ("{ span.number = 40 || span.number = 100 }", &[3, 4]),
+    ("{ span.double = 0.5 }", &[3, 4]),
+    ("{ span.number = 40.0 }", &[4]),
+    // What is missing, or of another type, is neither equal nor unequal.
+    ("{ .number != 40 }", &[3]),
+    ("{ .text != 40 }", &[]),
+    ("{ .number = nil }", &[1, 2, 5]),
+    ("{ span.number != nil }", &[3, 4]),
+    ("{ !(.number = 40) }", &[1, 2, 3, 5]),
+    ("{ .flag }", &[5]),
+    ("{ !.flag }", &[1, 2, 3, 4]),
+    ("{ .flag = false }", &[]),
+    ("{ .list = 9 }", &[5]),
+    ("{ .list > 9 }", &[]),
+    ("{ event:name = \"exception\" && event.why =~ \"ex.*\" }", &[5]),
+    ("{ resource.service.name = \"agent\" }", &[2]),
+    ("{ .service.name = \"agent\" }", &[2]),
+    ("{ span.service.name = \"agent\" }", &[]),
+    ("{ .where = \"resource\" && name = \"tool\" }", &[5]),
+    ("{ instrumentation:name = \"scope\" && instrumentation:version = \"2\" }", &[]),
+    ("{ rootName = \"gym.rollout.attempt\" && rootServiceName = \"driver\" }", &[1, 2, 3, 4, 5]),
+    ("{ traceDuration > 2s || name = \"tool\" }", &[5]),
+    ("{ !(traceDuration > 2s) && name = \"tool\" }", &[5]),
+    ("{ trace:id = \"1\" && span:id = \"0000000000000003\" }", &[3]),
+    ("{ span:parentID = \"2\" }", &[3, 4, 5]),
+    ("{ span:parentID != \"2\" }", &[2]),
+    ("{ name = \"model\" && .number > 50 || status = error }", &[3, 5]),
+    ("{ (name = \"model\" || name = \"tool\") && (.flag || .number > 50) }", &[3, 5]),
+    ("{ span.\"text\" = \"gpt\" }", &[3, 4]),
+];
+
+/// Sets of spans and steps, likewise.
+pub const SETS: &[(&str, &[u64])] = &[
+    ("{ name = \"tool\" } && { kind = server }", &[2, 5]),
+    ("{ name = \"tool\" } && { name = \"none\" }", &[]),
+    ("{ name = \"tool\" } || { name = \"none\" }", &[5]),
+    ("{ kind = server } > { name = \"model\" }", &[3, 4]),
+    ("{ name =~ \"gym.*\" } > { name = \"model\" }", &[]),
+    ("{ name =~ \"gym.*\" } >> { name = \"model\" }", &[3, 4]),
+    ("{ name = \"model\" } < {}", &[2]),
+    ("{ name = \"model\" } << {}", &[1, 2]),
+    ("{ status = error } ~ { name = \"model\" }", &[3, 4]),
+    ("{ status = error } ~ { status = error }", &[]),
+    ("{ name = \"model\" } ~ { name = \"model\" }", &[3, 4]),
+    ("{ kind = server } > { status = error } || { .number = 40 }", &[4, 5]),
+    ("({ .flag } || { .number = 40 }) && { kind = server }", &[2, 4, 5]),
+    ("{} | { duration < 60ms }", &[5]),
+    ("{ name = \"model\" } | count() > 1", &[3, 4]),
+    ("{ name = \"model\" } | count() > 2", &[]),
+    ("{ name = \"model\" } | avg(duration) = 200ms", &[3, 4]),
+    ("{ name = \"model\" } | sum(.number) >= 140 | max(.number) < 101", &[3, 4]),
+    ("{ name = \"model\" } | min(.missing) < 101", &[]),
+    ("{} | by(name) | count() = 2", &[3, 4]),
+];
+
 #[test]
 fn conditions_mean_what_traceql_means_by_them() {
-    for (query, wanted) in [
-        ("{}", vec![1, 2, 3, 4, 5]),
-        ("{ true }", vec![1, 2, 3, 4, 5]),
-        ("{ false }", vec![]),
-        ("{ name = \"model\" }", vec![3, 4]),
-        ("{ name != \"model\" }", vec![1, 2, 5]),
-        ("{ name =~ \"mod.*\" }", vec![3, 4]),
-        ("{ name =~ \"mod\" }", vec![]),
-        ("{ name !~ `m.*|gym.*` }", vec![2, 5]),
-        ("{ kind = server }", vec![2]),
-        ("{ status = error }", vec![5]),
-        ("{ status != error && name = \"tool\" }", vec![]),
-        ("{ duration > 100ms }", vec![1, 2, 3]),
-        ("{ duration >= 0.1s && duration < 500ms }", vec![3, 4]),
-        ("{ 100ms >= duration }", vec![4, 5]),
-        ("{ .number > 50 }", vec![3]),
-        ("{ span.number = 40 || span.number = 100 }", vec![3, 4]),
-        ("{ span.double = 0.5 }", vec![3, 4]),
-        ("{ span.number = 40.0 }", vec![4]),
-        // What is missing, or of another type, is neither equal nor unequal.
-        ("{ .number != 40 }", vec![3]),
-        ("{ .text != 40 }", vec![]),
-        ("{ .number = nil }", vec![1, 2, 5]),
-        ("{ span.number != nil }", vec![3, 4]),
-        ("{ !(.number = 40) }", vec![1, 2, 3, 5]),
-        ("{ .flag }", vec![5]),
-        ("{ !.flag }", vec![1, 2, 3, 4]),
-        ("{ .flag = false }", vec![]),
-        ("{ .list = 9 }", vec![5]),
-        ("{ .list > 9 }", vec![]),
-        ("{ event:name = \"exception\" && event.why =~ \"ex.*\" }", vec![5]),
-        ("{ resource.service.name = \"agent\" }", vec![2]),
-        ("{ .service.name = \"agent\" }", vec![2]),
-        ("{ span.service.name = \"agent\" }", vec![]),
-        ("{ .where = \"resource\" && name = \"tool\" }", vec![5]),
-        ("{ instrumentation:name = \"scope\" && instrumentation:version = \"2\" }", vec![]),
-        (
-            "{ rootName = \"gym.rollout.attempt\" && rootServiceName = \"driver\" }",
-            vec![1, 2, 3, 4, 5],
-        ),
-        ("{ traceDuration > 2s || name = \"tool\" }", vec![5]),
-        ("{ !(traceDuration > 2s) && name = \"tool\" }", vec![5]),
-        ("{ trace:id = \"1\" && span:id = \"0000000000000003\" }", vec![3]),
-        ("{ span:parentID = \"2\" }", vec![3, 4, 5]),
-        ("{ span:parentID != \"2\" }", vec![2]),
-        ("{ name = \"model\" && .number > 50 || status = error }", vec![3, 5]),
-        ("{ (name = \"model\" || name = \"tool\") && (.flag || .number > 50) }", vec![3, 5]),
-        ("{ span.\"text\" = \"gpt\" }", vec![3, 4]),
-    ] {
-        assert_eq!(ids(query), wanted, "{query}");
+    for (query, wanted) in CONDITIONS {
+        assert_eq!(ids(query), *wanted, "{query}");
     }
 }
 
 #[test]
 fn sets_of_spans_are_put_together() {
-    for (query, wanted) in [
-        ("{ name = \"tool\" } && { kind = server }", vec![2, 5]),
-        ("{ name = \"tool\" } && { name = \"none\" }", vec![]),
-        ("{ name = \"tool\" } || { name = \"none\" }", vec![5]),
-        ("{ kind = server } > { name = \"model\" }", vec![3, 4]),
-        ("{ name =~ \"gym.*\" } > { name = \"model\" }", vec![]),
-        ("{ name =~ \"gym.*\" } >> { name = \"model\" }", vec![3, 4]),
-        ("{ name = \"model\" } < {}", vec![2]),
-        ("{ name = \"model\" } << {}", vec![1, 2]),
-        ("{ status = error } ~ { name = \"model\" }", vec![3, 4]),
-        ("{ status = error } ~ { status = error }", vec![]),
-        ("{ name = \"model\" } ~ { name = \"model\" }", vec![3, 4]),
-        ("{ kind = server } > { status = error } || { .number = 40 }", vec![4, 5]),
-        ("({ .flag } || { .number = 40 }) && { kind = server }", vec![2, 4, 5]),
-        ("{} | { duration < 60ms }", vec![5]),
-        ("{ name = \"model\" } | count() > 1", vec![3, 4]),
-        ("{ name = \"model\" } | count() > 2", vec![]),
-        ("{ name = \"model\" } | avg(duration) = 200ms", vec![3, 4]),
-        ("{ name = \"model\" } | sum(.number) >= 140 | max(.number) < 101", vec![3, 4]),
-        ("{ name = \"model\" } | min(.missing) < 101", vec![]),
-        ("{} | by(name) | count() = 2", vec![3, 4]),
-    ] {
-        assert_eq!(ids(query), wanted, "{query}");
+    for (query, wanted) in SETS {
+        assert_eq!(ids(query), *wanted, "{query}");
     }
 }
 
