@@ -25,8 +25,8 @@ mod serve;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -41,6 +41,9 @@ use crate::prometheus::{Expose, Metrics, MetricsLimits};
 use accept::{Acceptor, Other, Source, Thread};
 use connection::Signal;
 use serve::Shared;
+
+/// What threads get to end after the grace time.
+const BEYOND_GRACE: Duration = Duration::from_secs(2);
 
 /// Bounds, each with a gauge of its fill in [`Snapshot`] or a reason among its refusals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -267,6 +270,9 @@ pub struct Receiver {
     shared: Arc<Shared>,
     signals: Arc<watch::Sender<Signal>>,
     threads: Vec<JoinHandle<()>>,
+    /// Every thread has a sender as long as it lives.
+    alive: Option<mpsc::Sender<()>>,
+    all_ended: Mutex<mpsc::Receiver<()>>,
     grpc: Vec<SocketAddr>,
     http: Vec<SocketAddr>,
     grace: Duration,
@@ -301,8 +307,17 @@ impl Receiver {
             budget: body::Budget::new(limits.in_flight_bytes, limits.retry_after),
         });
         let signals = Arc::new(watch::Sender::new(Signal::default()));
-        let mut receiver =
-            Self { shared, signals, threads: Vec::new(), grpc, http, grace: options.grace };
+        let (alive, all_ended) = mpsc::channel();
+        let mut receiver = Self {
+            shared,
+            signals,
+            threads: Vec::new(),
+            alive: Some(alive),
+            all_ended: Mutex::new(all_ended),
+            grpc,
+            http,
+            grace: options.grace,
+        };
         let mut others = Vec::new();
         for index in 1..options.threads.max(1) {
             let load = Arc::new(AtomicUsize::new(0));
@@ -332,6 +347,7 @@ impl Receiver {
             .max_blocking_threads(pages::THREADS)
             .build()
             .map_err(StartError::Thread)?;
+        let alive = self.alive.clone();
         let thread = Thread {
             shared: Arc::clone(&self.shared),
             signals: Arc::clone(&self.signals),
@@ -340,7 +356,10 @@ impl Receiver {
         };
         let handle = std::thread::Builder::new()
             .name(format!("otlp-{index}"))
-            .spawn(move || thread.run(runtime, source))
+            .spawn(move || {
+                let _alive = alive;
+                thread.run(runtime, source);
+            })
             .map_err(StartError::Thread)?;
         self.threads.push(handle);
         Ok(())
@@ -361,23 +380,32 @@ impl Receiver {
         self.shared.snapshot()
     }
 
-    /// Takes no more requests, and gives those in flight [`Options::grace`]. Afterwards the intake is not called.
-    pub fn stop(mut self) {
-        self.end();
+    /// Takes no more requests, and gives those in flight [`Options::grace`]. Afterwards the intake is not called; false
+    /// when it hangs in a call, whose thread is left behind.
+    pub fn stop(mut self) -> bool {
+        self.end()
     }
 
-    fn end(&mut self) {
+    fn end(&mut self) -> bool {
         self.signals.send_replace(Signal::Stop);
+        drop(self.alive.take());
+        // Nothing is ever sent: it ends when the last thread has.
+        let all_ended = self.all_ended.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let ended = all_ended.recv_timeout(self.grace + BEYOND_GRACE);
+        if ended == Err(mpsc::RecvTimeoutError::Timeout) {
+            return false;
+        }
         for thread in self.threads.drain(..) {
             // A panic in a thread was printed when it happened.
             let _ = thread.join();
         }
+        true
     }
 }
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        self.end();
+        let _ = self.end();
     }
 }
 

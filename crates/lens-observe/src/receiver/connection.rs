@@ -28,14 +28,15 @@ const HTTP2_PREFACE: &[u8; 4] = b"PRI ";
 const SHED_AFTER: Duration = Duration::from_secs(1);
 /// Between two looks at a connection that has sent a part of that.
 const PEEK_PAUSE: Duration = Duration::from_millis(5);
-/// Bytes of one message that may come before they are asked for, and of all on a connection.
-const STREAM_WINDOW_BYTES: u32 = 2 << 20;
-const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
+/// Bytes that may come on a connection of HTTP/2 before they are asked for: what one may hold besides the budget.
+const WINDOW_BYTES: u32 = 1 << 20;
 const FRAME_BYTES: u32 = 256 << 10;
 const CONCURRENT_STREAMS: u32 = 128;
 const HEADER_BYTES: u32 = 16 << 10;
-/// HTTP/1.1 reads this much at once: a batch of a few thousand spans in a few pieces.
-const READ_BUFFER_BYTES: usize = 512 << 10;
+/// HTTP/1.1 reads at most this much at once, and holds as much.
+const READ_BUFFER_BYTES: usize = 128 << 10;
+/// A connection that was asked to end is dropped after this: its peer may be gone, or never read.
+const LINGER: Duration = Duration::from_secs(10);
 
 /// What all connections are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,8 +107,8 @@ pub(super) async fn serve(
     };
     if is_http2 {
         let connection = http2::Builder::new(TokioExecutor::new())
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES)
             .max_frame_size(FRAME_BYTES)
             .max_concurrent_streams(CONCURRENT_STREAMS)
             .max_header_list_size(HEADER_BYTES)
@@ -115,7 +116,7 @@ pub(super) async fn serve(
         let mut connection = pin!(connection);
         if until_end(connection.as_mut(), &mut signals, &mut silence).await {
             connection.as_mut().graceful_shutdown();
-            let _ = connection.await;
+            let _ = tokio::time::timeout(LINGER, connection).await;
         }
     } else {
         let connection =
@@ -123,7 +124,7 @@ pub(super) async fn serve(
         let mut connection = pin!(connection);
         if until_end(connection.as_mut(), &mut signals, &mut silence).await {
             connection.as_mut().graceful_shutdown();
-            let _ = connection.await;
+            let _ = tokio::time::timeout(LINGER, connection).await;
         }
     }
 }

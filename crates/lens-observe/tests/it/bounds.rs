@@ -155,7 +155,7 @@ fn what_is_in_flight_when_the_receiver_stops_is_answered() {
     // Nobody is accepted any more once the listener is closed, which the other thread does.
     let_go.send(()).unwrap();
     assert_eq!(read_answer(&mut stream).status, 200);
-    stopping.join().expect("it stopped");
+    assert!(stopping.join().expect("it stopped"));
     assert!(TcpStream::connect(address).is_err());
 }
 
@@ -166,6 +166,22 @@ fn a_sender_that_never_ends_does_not_keep_the_receiver_from_stopping() {
     stream.write_all(head(10).as_bytes()).unwrap();
     wait_until("it is connected", || receiver.snapshot().connections == 1);
     let begun = Instant::now();
-    receiver.stop();
+    assert!(receiver.stop());
     assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn an_intake_that_hangs_does_not_keep_the_receiver_from_stopping() {
+    let (entered, has_entered) = mpsc::sync_channel(8);
+    let (let_go, leave) = mpsc::channel();
+    let gate = Arc::new(Gate { entered, leave: Mutex::new(leave) });
+    let options = Options { grace: Duration::from_millis(50), ..options() };
+    let receiver = Receiver::start(options, gate).expect("a receiver");
+    let mut stream = TcpStream::connect(http(&receiver)).unwrap();
+    stream.write_all(head(0).as_bytes()).unwrap();
+    has_entered.recv_timeout(PATIENCE).expect("the request came");
+    let begun = Instant::now();
+    assert!(!receiver.stop());
+    assert!(begun.elapsed() < PATIENCE);
+    drop(let_go);
 }
