@@ -16,14 +16,19 @@ use lens_otlp::json::put_plain_value;
 use lens_otlp::view::metrics::{Data, MetricView};
 use lens_otlp::view::{AnyValue, Attributes, ResourceView, ScopeView, resources};
 
-use super::names::{self, Kind};
+use super::names::{self, Kind, Unit};
 use super::page::{Page, put_label};
 use powers::Exponents;
 use series::{Point, Series, Value};
 
 const DELTA: u64 = 1;
-/// Longest value of a label.
-const MAX_LABEL_CHARS: usize = 512;
+/// Longest value of a label, and description.
+const MAX_TEXT_CHARS: usize = 512;
+/// Bytes of the labels of a series, and of a name.
+const MAX_LABELS_BYTES: usize = 8 << 10;
+const MAX_NAME_BYTES: usize = 256;
+/// Bytes of labels for each sample that is allowed, on average.
+const LABEL_BYTES_PER_SAMPLE: usize = 256;
 
 /// Series of one name.
 #[derive(Debug)]
@@ -68,10 +73,38 @@ pub(super) struct Refused {
 pub(super) struct ReceivedMetrics {
     families: BTreeMap<String, Family>,
     processes: HashMap<String, Process>,
-    samples: usize,
+    size: Size,
     max_samples: usize,
     stale_after: Duration,
     refused: Refused,
+}
+
+/// What series take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Size {
+    samples: usize,
+    label_bytes: usize,
+}
+
+impl Size {
+    fn of(labels: &str, series: &Series) -> Self {
+        Self { samples: series.samples(), label_bytes: labels.len() }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.samples += other.samples;
+        self.label_bytes += other.label_bytes;
+    }
+
+    fn remove(&mut self, other: Self) {
+        self.samples -= other.samples;
+        self.label_bytes -= other.label_bytes;
+    }
+
+    fn fits(self, more: Self, max_samples: usize) -> bool {
+        self.samples + more.samples <= max_samples
+            && self.label_bytes + more.label_bytes <= max_samples * LABEL_BYTES_PER_SAMPLE
+    }
 }
 
 /// What a point comes with.
@@ -85,7 +118,7 @@ impl ReceivedMetrics {
         Self {
             families: BTreeMap::new(),
             processes: HashMap::new(),
-            samples: 0,
+            size: Size::default(),
             max_samples,
             stale_after,
             refused: Refused::default(),
@@ -94,7 +127,7 @@ impl ReceivedMetrics {
 
     /// Samples, and how many there may be.
     pub(super) fn fill(&self) -> (usize, usize) {
-        (self.samples, self.max_samples)
+        (self.size.samples, self.max_samples)
     }
 
     pub(super) fn refused(&self) -> Refused {
@@ -112,15 +145,19 @@ impl ReceivedMetrics {
         for resource in resources(request) {
             let resource = resource?;
             let (process, info) = identity(&resource)?;
+            let size = Size { samples: 1, label_bytes: process.len() };
             match self.processes.entry(process.clone()) {
                 Entry::Occupied(mut known) => *known.get_mut() = Process { heard: now, info },
-                Entry::Vacant(_) if self.samples >= self.max_samples => {
+                Entry::Vacant(_)
+                    if process.len() > MAX_LABELS_BYTES
+                        || !self.size.fits(size, self.max_samples) =>
+                {
                     self.refused.full += 1;
                     continue;
                 }
                 Entry::Vacant(new) => {
                     new.insert(Process { heard: now, info });
-                    self.samples += 1;
+                    self.size.add(size);
                 }
             }
             for scope in resource.scopes() {
@@ -149,10 +186,14 @@ impl ReceivedMetrics {
             }
         };
         let is_delta = temporality == DELTA;
+        if metric.name.len() > MAX_NAME_BYTES {
+            self.refused.unsupported += 1;
+            return Ok(());
+        }
         let (name, unit) = names::family(metric.name, metric.unit, kind);
-        let family = self.families.entry(name).or_insert_with(|| Family {
+        let family = self.families.entry(name.clone()).or_insert_with(|| Family {
             kind,
-            help: metric.description.to_owned(),
+            help: metric.description.chars().take(MAX_TEXT_CHARS).collect(),
             exponents: Exponents::default(),
             series: HashMap::new(),
         });
@@ -165,23 +206,16 @@ impl ReceivedMetrics {
             family,
             origin,
             is_delta,
-            samples: &mut self.samples,
+            size: &mut self.size,
             max_samples: self.max_samples,
             refused: &mut self.refused,
         };
-        for point in metric.number_points() {
-            let point = point?;
-            taking.point(point.attributes(), Point::of_number(&point, unit)?)?;
+        let taken = taking.metric(metric, unit);
+        if taking.family.series.is_empty() {
+            // Names alone would add up.
+            self.families.remove(&name);
         }
-        for point in metric.histogram_points() {
-            let point = point?;
-            taking.point(point.attributes(), Point::of_histogram(&point, unit)?)?;
-        }
-        for point in metric.exponential_points() {
-            let point = point?;
-            taking.point(point.attributes(), Point::of_exponential(&point, unit)?)?;
-        }
-        Ok(())
+        taken
     }
 
     /// Forgets processes that have not been heard from, with their series.
@@ -193,13 +227,16 @@ impl ReceivedMetrics {
             return;
         }
         let processes = &self.processes;
-        let mut samples = processes.len();
+        let mut size =
+            Size { samples: processes.len(), label_bytes: processes.keys().map(String::len).sum() };
         self.families.retain(|_, family| {
             family.series.retain(|_, owned| processes.contains_key(&owned.process));
-            samples += family.series.values().map(|owned| owned.series.samples()).sum::<usize>();
+            for (labels, owned) in &family.series {
+                size.add(Size::of(labels, &owned.series));
+            }
             !family.series.is_empty()
         });
-        self.samples = samples;
+        self.size = size;
     }
 
     pub(super) fn put(&self, page: &mut Page) {
@@ -232,18 +269,34 @@ struct Taking<'a> {
     family: &'a mut Family,
     origin: &'a Origin<'a>,
     is_delta: bool,
-    samples: &'a mut usize,
+    size: &'a mut Size,
     max_samples: usize,
     refused: &'a mut Refused,
 }
 
 impl Taking<'_> {
+    fn metric(&mut self, metric: &MetricView<'_>, unit: Unit) -> Result<(), DecodeError> {
+        for point in metric.number_points() {
+            let point = point?;
+            self.point(point.attributes(), Point::of_number(&point, unit)?)?;
+        }
+        for point in metric.histogram_points() {
+            let point = point?;
+            self.point(point.attributes(), Point::of_histogram(&point, unit)?)?;
+        }
+        for point in metric.exponential_points() {
+            let point = point?;
+            self.point(point.attributes(), Point::of_exponential(&point, unit)?)?;
+        }
+        Ok(())
+    }
+
     fn point(&mut self, attributes: Attributes<'_>, point: Point) -> Result<(), DecodeError> {
         let labels = join(self.origin.process, &join(&labels(attributes)?, self.origin.scope));
         let Some(value) = point.value else {
             // "No recorded value": the series has ended.
             if let Some(owned) = self.family.series.remove(&labels) {
-                *self.samples -= owned.series.samples();
+                self.size.remove(Size::of(&labels, &owned.series));
             }
             return Ok(());
         };
@@ -256,19 +309,20 @@ impl Taking<'_> {
             }
             Entry::Occupied(mut known) => {
                 let series = &mut known.get_mut().series;
-                let before = series.samples();
+                self.size.samples -= series.samples();
                 if !series.advance(value, point.end_nanos, point.exemplars, self.is_delta) {
                     self.refused.outdated += 1;
                 }
-                *self.samples = *self.samples + series.samples() - before;
+                self.size.samples += series.samples();
             }
             Entry::Vacant(new) => {
                 let series = Series::new(value, point.end_nanos, point.exemplars);
-                if *self.samples + series.samples() > self.max_samples {
+                let size = Size::of(new.key(), &series);
+                if new.key().len() > MAX_LABELS_BYTES || !self.size.fits(size, self.max_samples) {
                     self.refused.full += 1;
                     return Ok(());
                 }
-                *self.samples += series.samples();
+                self.size.add(size);
                 let process = self.origin.process.to_owned();
                 new.insert(Owned { process, source: self.source.into(), series });
             }
@@ -311,7 +365,11 @@ fn identity(resource: &ResourceView<'_>) -> Result<(String, String), DecodeError
     if !instance.is_empty() {
         put_label(&mut identity, "instance", &instance);
     }
-    Ok((identity, render(attributes.into_iter())))
+    let mut info = render(attributes.into_iter());
+    if info.len() > MAX_LABELS_BYTES {
+        info.clear();
+    }
+    Ok((identity, info))
 }
 
 /// Attributes of a point as labels, sorted by name; those whose names agree are joined.
@@ -364,7 +422,7 @@ fn text(value: AnyValue<'_>) -> Result<String, DecodeError> {
             out
         }
     };
-    if let Some((at, _)) = out.char_indices().nth(MAX_LABEL_CHARS) {
+    if let Some((at, _)) = out.char_indices().nth(MAX_TEXT_CHARS) {
         out.truncate(at);
     }
     Ok(out)

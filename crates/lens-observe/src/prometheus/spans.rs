@@ -24,6 +24,8 @@ const BUCKETS: usize = BOUNDS_SECONDS.len() + 1;
 const MAX_NANOS: u64 = 30 * 86_400 * 1_000_000_000;
 /// Where spans go for which there is no series left.
 const OVERFLOW: &str = "otel.metric.overflow";
+/// Longer names are cut, so that the bound of series is one of memory too.
+const MAX_NAME_BYTES: usize = 256;
 
 #[derive(Debug)]
 struct Series {
@@ -86,7 +88,8 @@ impl SpanDurations {
             return;
         }
         let bucket = self.bounds_nanos.partition_point(|bound| *bound < nanos);
-        let series = self.series(service, span.name, span.kind_name(), span.status);
+        let (service, name) = (cut(service), cut(span.name));
+        let series = self.series(service, name, span.kind_name(), span.status);
         series.counts[bucket] += 1;
         series.sum_nanos += u128::from(nanos);
         let value = nanos as f64 / 1e9;
@@ -166,6 +169,11 @@ impl SpanDurations {
             page.sample(labels, series.counts.iter().sum::<u64>() as f64, None);
         }
     }
+}
+
+/// The begin of a name that is too long.
+fn cut(name: &str) -> &str {
+    &name[..name.floor_char_boundary(MAX_NAME_BYTES)]
 }
 
 /// `service.name`, or what the specification says in its place.
@@ -269,6 +277,17 @@ mod tests {
         let text = page(&durations, Format::Text);
         assert!(text.contains("span_name=\"otel.metric.overflow\""), "{text}");
         assert!(text.contains("_calls_total{service_name=\"a\",span_name=\"name 1\",span_kind=\"SPAN_KIND_SERVER\",status_code=\"STATUS_CODE_ERROR\"} 2"), "{text}");
+    }
+
+    #[test]
+    fn long_names_are_cut_between_characters() {
+        let mut durations = SpanDurations::new(10);
+        for end in ["one", "other"] {
+            take(&mut durations, "a", &format!("{}{end}", "ä".repeat(128)), 5);
+        }
+        assert_eq!(durations.fill().0, 1);
+        take(&mut durations, "a", &format!("x{}", "ä".repeat(128)), 5);
+        assert!(page(&durations, Format::Text).contains(&format!("\"x{}\"", "ä".repeat(127))));
     }
 
     #[test]

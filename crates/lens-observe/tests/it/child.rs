@@ -90,12 +90,11 @@ fn a_body_that_inflates_without_end_is_refused_within_a_memory_cap() {
     let process = Process::start(0, 0);
     assert_eq!(send(process.http, "POST", "/v1/traces", PROTOBUF, &request(1)).status, 200);
     let before_kib = process.peak_kib();
-    let zeros = std::io::repeat(0).take(1 << 30);
-    let zstd = zstd::encode_all(zeros, 3).unwrap();
+    let zstd = zstd::encode_all([0; 1 << 20].repeat(32).as_slice(), 3).unwrap().repeat(32);
     assert!(zstd.len() <= 100 << 10, "{} bytes that inflate to 1 GiB", zstd.len());
     let gzip = gzip(&vec![0; 1 << 20]).repeat(100);
     assert!(gzip.len() <= 110 << 10, "{} bytes that inflate to 100 MiB", gzip.len());
-    for (name, times, body) in [("zstd", 3, &zstd), ("gzip", 1, &gzip)] {
+    for (name, times, body) in [("zstd", 2, &zstd), ("gzip", 1, &gzip)] {
         let headers = format!("{PROTOBUF}content-encoding: {name}\r\n");
         for _ in 0..times {
             let answer = send(process.http, "POST", "/v1/traces", &headers, body);

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod child;
+mod hostile;
 mod interop;
 mod listening;
 mod scrape;

@@ -228,3 +228,23 @@ fn keys_that_become_one_label_are_joined() {
     let attributes = Attributes::new(&attributes, u32::from(POINT_ATTRIBUTES));
     assert_eq!(labels(attributes).unwrap(), "a_b=\"x;y\",flag=\"true\"");
 }
+
+#[test]
+fn names_and_labels_are_bounded_too() {
+    let (mut metrics, now) = (new(), Instant::now());
+    let mut items = Vec::new();
+    let name = "n".repeat(300);
+    let long = Identity { name: &name, unit: "", description: "" };
+    let point = NumberPoint { attributes: &[], value: Number::Int(1), exemplars: &[] };
+    put_gauge(&mut items, &long, during(0, 1), std::iter::once(point));
+    let mut attributes = Vec::new();
+    for at in 0..20 {
+        let (key, value) = (format!("k{at}"), "v".repeat(1000));
+        put_key_value(&mut attributes, POINT_ATTRIBUTES, &key, value.as_str());
+    }
+    let point = NumberPoint { attributes: &attributes, value: Number::Int(1), exemplars: &[] };
+    put_gauge(&mut items, &identity("x", ""), during(0, 1), std::iter::once(point));
+    metrics.take(&request("a", &items), now).unwrap();
+    assert_eq!(metrics.refused(), Refused { full: 1, unsupported: 1, ..Refused::default() });
+    assert!(metrics.families.is_empty());
+}
