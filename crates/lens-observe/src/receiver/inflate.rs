@@ -3,7 +3,7 @@
 //! The bound holds for memory, not only for the result: the buffer never grows beyond it, and a Zstandard frame may ask
 //! for a window of 8 MiB at most, which is what RFC 9659 grants to a content encoding.
 
-use std::io::{self, BufReader, Read};
+use std::io::{self, Read};
 
 use bytes::Bytes;
 
@@ -48,11 +48,8 @@ pub fn inflate(
             read_up_to(members, body.len(), limit_bytes)
         }
         Compression::Zstd => {
-            let mut frames = zstd::stream::read::Decoder::with_buffer(BufReader::with_capacity(
-                FIRST_BYTES,
-                body.as_ref(),
-            ))
-            .map_err(InflateError::Corrupt)?;
+            let frames = zstd::stream::read::Decoder::with_buffer(body.as_ref());
+            let mut frames = frames.map_err(InflateError::Corrupt)?;
             frames.window_log_max(ZSTD_WINDOW_LOG).map_err(InflateError::Corrupt)?;
             read_up_to(frames, body.len(), limit_bytes)
         }
