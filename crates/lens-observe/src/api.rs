@@ -3,6 +3,7 @@
 //! Everything is below `/api/v1`. A path that is not there is answered with those that are.
 
 mod parameters;
+mod query;
 
 use std::sync::Arc;
 
@@ -56,8 +57,9 @@ impl Api {
             None => match place {
                 "status" => Ok(self.status()),
                 "in-flight" => Ok(self.in_flight()),
+                "search" => self.query(&parameters),
                 _ => Err(Trouble::Missing(format!(
-                    "nothing is at {PREFIX}{place}; there is status, in-flight, traces/ID"
+                    "nothing is at {PREFIX}{place}; there is status, in-flight, search, traces/ID"
                 ))),
             },
             Some(("traces", id)) => {

@@ -79,7 +79,7 @@ impl Default for Settings {
 }
 
 /// What happened so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Counts {
     /// Live events that were understood.
     pub events: u64,

@@ -26,7 +26,7 @@ mod value;
 mod tests;
 
 pub use ast::{AttributeScope, Field, Metric, Query};
-pub use engine::{Filter, Looked, Part, Search, SearchOptions, Source};
+pub use engine::{Filter, Looked, Measured, Part, Search, SearchOptions, Source};
 pub use error::{Problem, QueryError};
 pub use lex::duration;
 pub use metrics::{Metrics, Point, Series, Window};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use lens_store::query::{Loaded, Looked, Query, SearchOptions, Source, Stored, Window};
+use lens_store::query::{Loaded, Looked, Measured, Query, SearchOptions, Source, Stored, Window};
 use lens_store::store::{Clock as _, Store, SystemClock};
 use serde_json::json;
 
@@ -53,7 +53,7 @@ where
     let canvas = Canvas::of(printer);
     if let Some(metric) = query.metric() {
         let window = Window { range, step_nanos: args.step.unwrap_or(0) };
-        let Some((metrics, looked)) = query.measure(source, &window)? else {
+        let Some(Measured { metrics, looked }) = query.measure(source, &window)? else {
             return Ok(ExitStatus::Negative);
         };
         if args.json {

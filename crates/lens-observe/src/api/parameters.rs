@@ -19,7 +19,6 @@ impl Parameters {
     }
 
     /// The last value of a name that is not empty.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no question has parameters yet"))]
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let values = self.0.iter().rev().filter(|(known, _)| known == name);
         values.map(|(_, value)| value.as_str()).find(|value| !value.is_empty())

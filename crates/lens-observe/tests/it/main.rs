@@ -1,5 +1,6 @@
 //! The receiver over real connections.
 
+mod asked;
 mod bounds;
 mod child;
 mod hostile;

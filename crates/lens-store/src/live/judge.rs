@@ -26,7 +26,7 @@ impl InFlight {
         let told = stage.map(|stage| {
             let process = self.processes.get(stage.process);
             Stage {
-                doing: doing(stage.name, &process.server_type),
+                doing: doing(stage.name, &process.server_type).to_owned(),
                 span: stage.name.to_owned(),
                 server: process.server.to_string(),
                 open_nanos: ago(stage.begun_nanos),

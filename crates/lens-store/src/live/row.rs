@@ -3,10 +3,10 @@
 use std::fmt;
 
 use gym_telemetry::semconv;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How a rollout is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mark {
     /// Its spans begin and end.
@@ -32,7 +32,7 @@ impl Mark {
 }
 
 /// What became known of a span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Happened {
     /// It began.
@@ -60,7 +60,7 @@ impl Happened {
 }
 
 /// What happened last in a rollout.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastEvent {
     /// What.
     pub what: Happened,
@@ -80,10 +80,10 @@ impl fmt::Display for LastEvent {
 }
 
 /// Where a rollout is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stage {
     /// What is being done: a band of time, or `dispatch` while only the driver knows of the rollout.
-    pub doing: &'static str,
+    pub doing: String,
     /// The innermost open span.
     pub span: String,
     /// The server that it is in.
@@ -93,7 +93,7 @@ pub struct Stage {
 }
 
 /// The other rollouts of the same task.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupState {
     /// Under way, this one included.
     pub running: u32,
@@ -102,7 +102,7 @@ pub struct GroupState {
 }
 
 /// One rollout that is under way.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// The run: id of the collection, else of the fleet, else empty.
     pub run: String,

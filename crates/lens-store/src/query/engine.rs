@@ -3,7 +3,7 @@
 use std::collections::{BinaryHeap, HashSet};
 use std::ops::{Range, RangeInclusive};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::ast::{Condition, Field, Pair, Query, Spanset, Stage};
 use super::metrics::{Meter, Metrics, Window};
@@ -82,7 +82,7 @@ impl Filter {
 }
 
 /// How much was looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Looked {
     /// Parts.
     pub parts: usize,
@@ -95,12 +95,21 @@ pub struct Looked {
 }
 
 /// What a search found.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Search {
     /// The newest traces first.
     pub traces: Vec<Found>,
     /// There may be more, older ones.
     pub has_more: bool,
+    /// How much was looked at.
+    pub looked: Looked,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// The numbers.
+    pub metrics: Metrics,
     /// How much was looked at.
     pub looked: Looked,
 }
@@ -186,7 +195,7 @@ impl Query {
         &self,
         source: &S,
         window: &Window,
-    ) -> Result<Option<(Metrics, Looked)>, S::Error> {
+    ) -> Result<Option<Measured>, S::Error> {
         let Some(metric) = &self.metric else { return Ok(None) };
         let mut looked = Looked::default();
         let parts = overlapping(source.parts(), &window.range, &mut looked);
@@ -221,7 +230,7 @@ impl Query {
             let facts: TraceFacts = facts(&spans);
             self.each(&spans, &facts, |row| meter.take(row, &believed));
         }
-        Ok(Some((meter.finish(), looked)))
+        Ok(Some(Measured { metrics: meter.finish(), looked }))
     }
 
     /// Whether a span passes the filters of a query that judges each span alone.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::ast::{Function, Metric};
 use super::quantiles::{Method, Quantiles};
@@ -35,7 +35,7 @@ impl Default for Window {
 }
 
 /// Numbers over time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
     /// One for each group, and each quantile, in the order of their values.
     pub series: Vec<Series>,
@@ -50,7 +50,7 @@ pub struct Metrics {
 }
 
 /// Numbers of one group.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// What the group has in common.
     pub by: Vec<(String, Owned)>,
@@ -65,7 +65,7 @@ pub struct Series {
 }
 
 /// A number of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Begin of the step.
     pub at_nanos: u64,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Numbers of one group that are all kept.
 const MAX_EXACT: usize = 1_000_000;
@@ -10,7 +10,7 @@ const MAX_EXACT: usize = 1_000_000;
 const SUB_BITS: u32 = 7;
 
 /// How an answer was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
     /// From all numbers.

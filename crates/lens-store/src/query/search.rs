@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::ast::{Aggregate, Field, Op, Pair, Query, Spanset, Stage};
 use super::row::{Row, SpanRow, TraceFacts, holds, resource_text, value};
@@ -12,7 +12,7 @@ use crate::raw::RawSpan;
 use gym_telemetry::semconv;
 
 /// A trace with spans that a query asks for.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Found {
     /// Its id.
     pub trace_id: String,
@@ -31,7 +31,7 @@ pub struct Found {
 }
 
 /// Spans of a trace that were found.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FoundSet {
     /// What the set was split by.
     pub by: Vec<(String, Owned)>,
@@ -42,7 +42,7 @@ pub struct FoundSet {
 }
 
 /// A span that was found.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FoundSpan {
     /// Its id.
     pub span_id: String,

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 
 use lens_otlp::encode::StatusCode;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::ast::{Op, Test};
 
@@ -152,6 +152,21 @@ impl Serialize for Owned {
             Self::Float(number) => serializer.serialize_f64(*number),
             Self::Text(text) => serializer.serialize_str(text),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for Owned {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde_json::Value as Json;
+        Ok(match Json::deserialize(deserializer)? {
+            Json::Bool(bool) => Self::Bool(bool),
+            Json::Number(number) => match number.as_i64() {
+                Some(number) => Self::Int(number),
+                None => number.as_f64().map_or(Self::Nil, Self::Float),
+            },
+            Json::String(text) => Self::Text(text),
+            _ => Self::Nil,
+        })
     }
 }
 

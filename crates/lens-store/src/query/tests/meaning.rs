@@ -188,7 +188,7 @@ fn the_newest_traces_come_first_and_no_more_is_looked_at_than_they_take() {
 }
 
 fn measure(query: &str, parts: &Parts, window: &Window) -> Metrics {
-    Query::parse(query).unwrap().measure(parts, window).unwrap().unwrap().0
+    Query::parse(query).unwrap().measure(parts, window).unwrap().unwrap().metrics
 }
 
 #[test]

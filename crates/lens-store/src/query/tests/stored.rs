@@ -42,7 +42,7 @@ fn a_query_right_after_a_write_finds_all_that_was_written() {
         assert_eq!((found.traces.len(), found.has_more), (1, false), "{query}");
         assert_eq!(found.looked.spans, id, "all were looked at");
         let count = Query::parse("{ .text = \"x\" } | count_over_time()").unwrap();
-        let (counted, _) = count.measure(&stored, &Window::default()).unwrap().unwrap();
+        let counted = count.measure(&stored, &Window::default()).unwrap().unwrap().metrics;
         assert_eq!(counted.series[0].points[0].value, id as f64);
     }
     // What is sent again counts once.
@@ -50,7 +50,7 @@ fn a_query_right_after_a_write_finds_all_that_was_written() {
     let snapshot = store.snapshot();
     let stored = Stored::new(&snapshot, START + SECOND);
     let count = Query::parse("{} | count_over_time()").unwrap();
-    let (counted, _) = count.measure(&stored, &Window::default()).unwrap().unwrap();
+    let counted = count.measure(&stored, &Window::default()).unwrap().unwrap().metrics;
     assert_eq!(counted.series[0].points[0].value, 200.0);
 }
 
@@ -84,8 +84,8 @@ proptest! {
             "{ name = \"a\" } && { name = \"b\" } | avg_over_time(duration)",
         ] {
             let query = Query::parse(query).unwrap();
-            let (one, _) = query.measure(&loaded, &Window::default()).unwrap().unwrap();
-            let (other, _) = query.measure(&stored, &Window::default()).unwrap().unwrap();
+            let one = query.measure(&loaded, &Window::default()).unwrap().unwrap().metrics;
+            let other = query.measure(&stored, &Window::default()).unwrap().unwrap().metrics;
             prop_assert_eq!(one, other);
         }
     }
@@ -154,8 +154,8 @@ fn assert_same(files: &Files, loaded: &Loaded, queries: &[&str]) {
     }
     for query in NUMBERS {
         let parsed = Query::parse(query).unwrap();
-        let (one, _) = parsed.measure(loaded, &Window::default()).unwrap().unwrap();
-        let (other, _) = parsed.measure(files, &Window::default()).unwrap().unwrap();
+        let one = parsed.measure(loaded, &Window::default()).unwrap().unwrap().metrics;
+        let other = parsed.measure(files, &Window::default()).unwrap().unwrap().metrics;
         assert_eq!(one, other, "{query}");
     }
 }
