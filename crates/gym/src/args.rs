@@ -9,6 +9,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+mod trace;
+
+pub use trace::*;
+
 /// Runs environments for language models and shows where every rollout spent its time.
 #[derive(Debug, Parser)]
 #[command(
@@ -38,9 +42,12 @@ pub enum Command {
     /// Evaluation: collect rollouts.
     #[command(subcommand)]
     Eval(EvalCommand),
-    /// Traces: list, show, report.
+    /// Traces: list, show, report, compare, find stragglers, export.
     #[command(subcommand)]
     Trace(TraceCommand),
+    /// Runs: list, show.
+    #[command(subcommand)]
+    Run(RunCommand),
     /// Settings and where they come from.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -81,18 +88,6 @@ pub enum EnvCommand {
 pub enum EvalCommand {
     /// Collect rollouts.
     Run(EvalRunArgs),
-}
-
-#[derive(Debug, Subcommand)]
-pub enum TraceCommand {
-    /// List the traces in files of telemetry lines.
-    List(TraceListArgs),
-    /// Draw traces as timelines.
-    Show(TraceShowArgs),
-    /// Say where the time of all rollouts went, by band.
-    Report(TraceReportArgs),
-    /// Find spans by what they are, or count and measure them.
-    Search(TraceSearchArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -259,77 +254,6 @@ pub struct EvalRunArgs {
     #[arg(long, value_name = "DIR")]
     pub log_dir: Option<PathBuf>,
     /// Print the summary as JSON (key `json`).
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Clone, Debug, Args)]
-pub struct TraceListArgs {
-    /// Files or directories of telemetry lines or OTLP JSON; `-` is stdin.
-    #[arg(required = true, value_name = "PATH")]
-    pub paths: Vec<PathBuf>,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Clone, Debug, Args)]
-pub struct TraceSearchArgs {
-    /// What to find, in a part of TraceQL: '{ duration > 5s && status = error }',
-    /// '{} | quantile_over_time(duration, .5, .99) by (name)'.
-    #[arg(value_name = "QUERY")]
-    pub query: String,
-    /// A store; or files or directories of telemetry lines or OTLP JSON; `-` is stdin.
-    #[arg(required = true, value_name = "PATH")]
-    pub paths: Vec<PathBuf>,
-    /// List no more traces than this, the newest.
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    pub limit: usize,
-    /// Only spans that started in the last so much time: 15m, 2h.
-    #[arg(long, value_name = "TIME", value_parser = nanos)]
-    pub last: Option<u64>,
-    /// Count in steps of this length: 10s, 1m.
-    #[arg(long, value_name = "TIME", value_parser = nanos)]
-    pub step: Option<u64>,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Nanoseconds of `15m`, `1.5s`.
-fn nanos(text: &str) -> Result<u64, String> {
-    let nanos = lens_store::query::duration(text).and_then(|nanos| u64::try_from(nanos).ok());
-    nanos.filter(|nanos| *nanos > 0).ok_or_else(|| "a time is written 250ms, 15m or 2h".to_owned())
-}
-
-#[derive(Clone, Debug, Args)]
-pub struct TraceShowArgs {
-    /// Files or directories of telemetry lines or OTLP JSON; `-` is stdin.
-    #[arg(required = true, value_name = "PATH")]
-    pub paths: Vec<PathBuf>,
-    /// The trace of this rollout.
-    #[arg(long, value_name = "ID", group = "which")]
-    pub rollout: Option<String>,
-    /// The trace with this id (a prefix is enough).
-    #[arg(long, value_name = "ID", group = "which")]
-    pub trace: Option<String>,
-    /// The N rollouts that took longest.
-    #[arg(long, value_name = "N", group = "which")]
-    pub slowest: Option<usize>,
-    /// Also sum up where the time of all rollouts in the files went.
-    #[arg(long)]
-    pub summary: bool,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Clone, Debug, Args)]
-pub struct TraceReportArgs {
-    /// Files or directories of telemetry lines or OTLP JSON; `-` is stdin.
-    #[arg(required = true, value_name = "PATH")]
-    pub paths: Vec<PathBuf>,
-    /// Print JSON, with the bands of every rollout.
     #[arg(long)]
     pub json: bool,
 }

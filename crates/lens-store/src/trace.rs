@@ -22,7 +22,7 @@ pub mod timestamp;
 mod tree;
 mod twins;
 
-pub use bands::{bands_of, unanswered};
+pub use bands::{bands_of, place_of, unanswered};
 pub use plain::{printable, scalar_text};
 pub use reader::Reader;
 pub(crate) use reader::Said;

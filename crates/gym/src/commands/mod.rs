@@ -13,15 +13,20 @@ mod guard;
 mod observe;
 #[cfg(test)]
 mod reference_page;
+mod run_list;
+mod run_show;
 mod serve_instance;
 mod serve_openai;
 mod spool_list;
 mod spool_recover;
 mod telemetry;
+mod trace_diff;
+mod trace_export;
 mod trace_list;
 mod trace_report;
 mod trace_search;
 mod trace_show;
+mod trace_stragglers;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -30,7 +35,7 @@ use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{
-    Cli, Command, ConfigCommand, EnvCommand, EvalCommand, SpoolCommand, TraceCommand,
+    Cli, Command, ConfigCommand, EnvCommand, EvalCommand, RunCommand, SpoolCommand, TraceCommand,
 };
 use crate::printer::Printer;
 
@@ -49,6 +54,11 @@ pub fn dispatch(cli: &Cli, printer: &Printer) -> Result<ExitCode, anyhow::Error>
         Command::Trace(TraceCommand::Show(args)) => trace_show::run(args, printer),
         Command::Trace(TraceCommand::Report(args)) => trace_report::run(args, printer),
         Command::Trace(TraceCommand::Search(args)) => trace_search::run(args, printer),
+        Command::Trace(TraceCommand::Diff(args)) => trace_diff::run(args, printer),
+        Command::Trace(TraceCommand::Stragglers(args)) => trace_stragglers::run(args, printer),
+        Command::Trace(TraceCommand::Export(args)) => trace_export::run(args, printer),
+        Command::Run(RunCommand::List(args)) => run_list::run(args, printer),
+        Command::Run(RunCommand::Show(args)) => run_show::run(args, printer),
         Command::Config(ConfigCommand::Show(args)) => config_show::run(args, printer),
         Command::Spool(SpoolCommand::List(args)) => spool_list::run(args, printer),
         Command::Spool(SpoolCommand::Recover(args)) => spool_recover::run(args, printer),

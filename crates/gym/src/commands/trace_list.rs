@@ -4,21 +4,21 @@ use crate::args::TraceListArgs;
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
 use crate::render;
-use crate::trace;
+use crate::trace::{self, Source};
 
 /// Lists the traces in files.
 pub fn run(args: &TraceListArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    let trace::Reading { spans, report } = trace::read(&args.paths)?;
-    let traces = trace::Traces::assemble(spans);
+    let source = Source::open(&args.from.paths)?;
+    let nothing = source.is_empty();
     if args.json {
-        printer.data(&trace::list_document(&traces, &report).to_string())?;
-    } else if !traces.traces.is_empty() {
-        printer.data(&trace::list_table(&traces, &trace::Canvas::of(printer)))?;
+        printer.data(&trace::list_document(&source.all(), &source.read_value()).to_string())?;
+    } else if nothing.is_none() {
+        printer.data(&trace::list_table(&source.all(), &trace::Canvas::of(printer)))?;
     }
-    if traces.traces.is_empty() {
-        render::error(printer, &trace::nothing_found(&args.paths, &report).into());
+    if let Some(nothing) = nothing {
+        render::error(printer, &nothing.into());
         return Ok(ExitStatus::Negative);
     }
-    printer.say(&report.sentence());
+    printer.say(&source.sentence());
     Ok(ExitStatus::Done)
 }

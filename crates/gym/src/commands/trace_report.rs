@@ -1,27 +1,37 @@
 //! `gym trace report`.
 
+use lens_store::rollouts::filter::slowest_first;
+
 use crate::args::TraceReportArgs;
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
 use crate::render;
-use crate::trace;
+use crate::trace::{self, Source};
 
-/// Says where the time of all rollouts in files went.
+/// Says where the time of the rollouts in files went.
 pub fn run(args: &TraceReportArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    let trace::Reading { spans, report } = trace::read(&args.paths)?;
-    let traces = trace::Traces::assemble(spans);
-    if traces.traces.is_empty() {
-        render::error(printer, &trace::nothing_found(&args.paths, &report).into());
+    let source = Source::open(&args.from.paths)?;
+    if let Some(nothing) = source.is_empty() {
+        render::error(printer, &nothing.into());
         return Ok(ExitStatus::Negative);
     }
-    let bands = trace::Report::of(&traces);
+    let mut rows = source.rows(&args.only.filter());
+    let report = match args.slowest {
+        None => trace::Report::of(&source, rows),
+        Some(count) => {
+            slowest_first(&mut rows);
+            let rest = rows.split_off(count.min(rows.len()));
+            let shared = trace::shared_of(&source, &rows, &rest);
+            trace::Report::of(&source, rows).with_shared(shared)
+        }
+    };
     if args.json {
-        printer.data(&bands.document(&report).to_string())?;
-    } else if !bands.is_empty() {
-        printer.data(&bands.table(&trace::Canvas::of(printer)))?;
+        printer.data(&report.document(&source.read_value()).to_string())?;
+    } else if !report.is_empty() {
+        printer.data(&report.table(&trace::Canvas::of(printer)))?;
     }
-    printer.say(&report.sentence());
-    if bands.is_empty() {
+    printer.say(&source.sentence());
+    if report.is_empty() {
         render::error(printer, &trace::NotFound::NoRollouts.into());
         return Ok(ExitStatus::Negative);
     }

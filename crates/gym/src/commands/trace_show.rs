@@ -4,34 +4,34 @@ use crate::args::TraceShowArgs;
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
 use crate::render;
-use crate::trace::{self, Choice, Section};
+use crate::trace::{self, Choice, Section, Source};
 
 /// Draws traces as timelines.
 pub fn run(args: &TraceShowArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    let trace::Reading { spans, report } = trace::read(&args.paths)?;
-    let traces = trace::Traces::assemble(spans);
-    if traces.traces.is_empty() {
-        render::error(printer, &trace::nothing_found(&args.paths, &report).into());
+    let source = Source::open(&args.from.paths)?;
+    if let Some(nothing) = source.is_empty() {
+        render::error(printer, &nothing.into());
         return Ok(ExitStatus::Negative);
     }
-    let choice = match (&args.rollout, &args.trace, args.slowest) {
-        (Some(id), ..) => Choice::Rollout(id),
-        (_, Some(id), _) => Choice::Trace(id),
-        (.., Some(count)) => Choice::Slowest(count),
-        _ => Choice::Obvious,
-    };
-    let chosen = match trace::choose(&traces, choice) {
+    let filter = args.only.filter();
+    let choice = Choice::of(args.rollout.as_deref(), args.trace.as_deref(), args.slowest);
+    let chosen = match trace::choose(&source, choice.unwrap_or(Choice::Obvious), &filter) {
         Ok(chosen) => chosen,
         Err(missing) => {
-            printer.say(&report.sentence());
+            printer.say(&source.sentence());
             render::error(printer, &missing.into());
             return Ok(ExitStatus::Negative);
         }
     };
-    let sections: Vec<Section> = chosen.sections;
-    let summary = args.summary.then(|| {
-        let rollouts = traces.rollouts().map(|(at, rollout)| traces.section(at, rollout));
-        let mut all: Vec<Section> = rollouts.collect();
+    let (traces, sections) = (chosen.traces, chosen.sections);
+    let summed = args.summary.then(|| {
+        let rows = source.rows(&filter);
+        let traces = source.traces(rows.iter().map(|row| row.trace_id));
+        let mut all: Vec<Section> = rows
+            .iter()
+            .filter_map(|row| traces.find_rollout(row.trace_id, row.root_span_id))
+            .map(|(trace, rollout)| traces.section(trace, rollout))
+            .collect();
         if all.is_empty() {
             all = sections.clone();
         }
@@ -39,19 +39,19 @@ pub fn run(args: &TraceShowArgs, printer: &Printer) -> Result<ExitStatus, anyhow
     });
 
     if args.json {
-        printer.data(
-            &trace::show_document(&traces, &sections, summary.as_ref(), &report).to_string(),
-        )?;
+        let read = source.read_value();
+        let document = trace::show_document(&traces, &sections, summed.as_ref(), &read);
+        printer.data(&document.to_string())?;
     } else {
         let canvas = trace::Canvas::of(printer);
         let mut parts: Vec<String> =
             sections.iter().map(|section| trace::timeline(&traces, *section, &canvas)).collect();
-        if let Some(summary) = &summary {
+        if let Some(summary) = &summed {
             parts.push(trace::summary_table(summary, &canvas));
         }
         printer.data(&parts.join("\n"))?;
     }
-    printer.say(&report.sentence());
+    printer.say(&source.sentence());
     if let Some(remark) = chosen.remark {
         printer.say(&remark);
     }

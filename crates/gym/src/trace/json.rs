@@ -9,7 +9,7 @@ use super::read::ReadReport;
 use super::summary::{Summary, SummaryRow};
 
 /// What `gym trace list --json` prints.
-pub fn list_document(traces: &Traces, report: &ReadReport) -> Value {
+pub fn list_document(traces: &Traces, read: &Value) -> Value {
     let rows: Vec<Value> = list_rows(traces)
         .map(|row| {
             json!({
@@ -25,7 +25,7 @@ pub fn list_document(traces: &Traces, report: &ReadReport) -> Value {
             })
         })
         .collect();
-    json!({ "traces": rows, "read": report_value(report) })
+    json!({ "traces": rows, "read": read })
 }
 
 /// What `gym trace show --json` prints.
@@ -33,7 +33,7 @@ pub fn show_document(
     traces: &Traces,
     sections: &[Section],
     summary: Option<&Summary>,
-    report: &ReadReport,
+    read: &Value,
 ) -> Value {
     let shown: Vec<Value> = sections
         .iter()
@@ -68,7 +68,7 @@ pub fn show_document(
             "rows": summary.rows.iter().map(row_value).collect::<Vec<Value>>(),
         });
     }
-    document["read"] = report_value(report);
+    document["read"] = read.clone();
     document
 }
 

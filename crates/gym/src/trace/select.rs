@@ -1,9 +1,15 @@
 //! Which trace or rollout is meant.
 
-use lens_store::trace::{Section, Traces, is_attempt_of};
+use lens_store::rollouts::filter::slowest_first;
+use lens_store::rollouts::runs::Run;
+use lens_store::rollouts::{Filter, RolloutRow};
+use lens_store::trace::{Section, Traces};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::read::{ReadReport, counted};
+use super::runs::run_name;
+use super::source::Source;
 use super::text::duration_text;
 
 /// What was asked for.
@@ -19,13 +25,37 @@ pub enum Choice<'a> {
     Obvious,
 }
 
+impl<'a> Choice<'a> {
+    /// What was typed, if anything was.
+    pub fn of(
+        rollout: Option<&'a str>,
+        trace: Option<&'a str>,
+        slowest: Option<usize>,
+    ) -> Option<Self> {
+        rollout
+            .map(Self::Rollout)
+            .or_else(|| trace.map(Self::Trace))
+            .or_else(|| slowest.map(Self::Slowest))
+    }
+}
+
 /// What to draw, and what to say about the choice.
 #[derive(Debug)]
 pub struct Chosen {
+    /// Where the sections are.
+    pub traces: Arc<Traces>,
     /// In the order to draw.
     pub sections: Vec<Section>,
     /// A choice that was not asked for is explained.
     pub remark: Option<String>,
+}
+
+impl Chosen {
+    /// All of some traces.
+    pub fn everything(traces: Arc<Traces>) -> Self {
+        let sections = (0..traces.traces.len()).map(|at| traces.whole(at)).collect();
+        Self { traces, sections, remark: None }
+    }
 }
 
 /// Nothing is what was asked for.
@@ -65,85 +95,136 @@ pub enum NotFound {
         /// What was found instead.
         report: String,
     },
+    /// A side of a comparison is empty.
+    #[error("no rollout is selected by {0:?}")]
+    NoneSelected(String),
+    /// No run has an id that starts like this.
+    #[error("no run {wanted:?}; there are {}", .runs.join(", "))]
+    Run {
+        /// As asked for.
+        wanted: String,
+        /// Some that are there.
+        runs: Vec<String>,
+    },
+    /// There are several runs.
+    #[error("{count} runs, choose one with --run: {}", .runs.join(", "))]
+    ManyRuns {
+        /// How many.
+        count: usize,
+        /// Some of them.
+        runs: Vec<String>,
+    },
     /// The files hold traces, but no rollouts.
     #[error("no rollout in these files; `gym trace list` shows what traces there are")]
     NoRollouts,
+}
+
+impl NotFound {
+    /// Not one run, but these.
+    pub fn of_runs(wanted: Option<&str>, runs: &[Run]) -> Self {
+        let names = || runs.iter().take(5).map(|run| run_name(run).to_owned()).collect();
+        match wanted {
+            _ if runs.is_empty() => Self::NoRollouts,
+            Some(wanted) if !runs.iter().any(|run| run.id.starts_with(wanted)) => {
+                Self::Run { wanted: wanted.to_owned(), runs: names() }
+            }
+            _ => Self::ManyRuns { count: runs.len(), runs: names() },
+        }
+    }
 }
 
 fn closest_text(closest: &[String]) -> String {
     if closest.is_empty() { String::new() } else { format!("; closest: {}", closest.join(", ")) }
 }
 
-/// Finds what was asked for.
-pub fn choose(traces: &Traces, choice: Choice<'_>) -> Result<Chosen, NotFound> {
-    let plain = |sections| Ok(Chosen { sections, remark: None });
+/// Finds what was asked for among the rollouts that are meant.
+pub fn choose(source: &Source, choice: Choice<'_>, filter: &Filter) -> Result<Chosen, NotFound> {
     match choice {
         Choice::Rollout(wanted) => {
-            let sections: Vec<Section> = traces
-                .rollouts()
-                .filter(|(_, rollout)| {
-                    rollout.id.as_deref().is_some_and(|id| is_attempt_of(id, wanted))
-                })
-                .map(|(at, rollout)| traces.section(at, rollout))
-                .collect();
-            if sections.is_empty() {
-                let ids = traces.rollouts().filter_map(|(_, rollout)| rollout.id.as_deref());
-                let closest = closest(wanted, ids.map(str::to_owned));
+            let asked = Filter { rollout: Some(wanted.to_owned()), ..filter.clone() };
+            let rows = source.rows(&asked);
+            if rows.is_empty() {
+                let rows = source.rows(filter);
+                let ids = rows.iter().map(|row| row.rollout_id.to_string());
+                let closest = closest(wanted, ids.filter(|id| !id.is_empty()));
                 return Err(NotFound::Rollout { wanted: wanted.to_owned(), closest });
             }
-            plain(sections)
+            Ok(sections(source, &rows))
         }
-        Choice::Trace(wanted) => {
-            let digits = wanted.strip_prefix("0x").unwrap_or(wanted).to_ascii_lowercase();
-            let ids: Vec<String> =
-                traces.traces.iter().map(|trace| trace.trace_id.to_string()).collect();
-            let found: Vec<usize> =
-                (0..ids.len()).filter(|&at| ids[at].starts_with(&digits)).collect();
-            match found.as_slice() {
-                [] => {
-                    let closest = closest(&digits, ids.into_iter());
-                    Err(NotFound::Trace { wanted: wanted.to_owned(), closest })
-                }
-                [one] => plain(vec![traces.whole(*one)]),
-                many => Err(NotFound::Ambiguous {
-                    wanted: wanted.to_owned(),
-                    count: many.len(),
-                    some: many.iter().take(3).map(|&at| ids[at].clone()).collect(),
-                }),
-            }
-        }
+        Choice::Trace(wanted) => by_trace(source, wanted),
         Choice::Slowest(count) => {
-            let slowest = traces.slowest_first();
-            if slowest.is_empty() {
+            let mut rows = source.rows(filter);
+            if rows.is_empty() {
                 return Err(NotFound::NoRollouts);
             }
-            let slowest = slowest.into_iter().take(count);
-            plain(slowest.map(|(at, rollout)| traces.section(at, rollout)).collect())
+            slowest_first(&mut rows);
+            rows.truncate(count);
+            Ok(sections(source, &rows))
         }
-        Choice::Obvious if traces.traces.len() == 1 => plain(vec![traces.whole(0)]),
-        Choice::Obvious => Ok(obvious(traces)),
+        Choice::Obvious => obvious(source, filter),
     }
 }
 
-fn obvious(traces: &Traces) -> Chosen {
+/// What to draw for rollouts.
+fn sections(source: &Source, rows: &[RolloutRow]) -> Chosen {
+    let traces = source.traces(rows.iter().map(|row| row.trace_id));
+    let found = rows.iter().filter_map(|row| {
+        let (trace, rollout) = traces.find_rollout(row.trace_id, row.root_span_id)?;
+        Some(traces.section(trace, rollout))
+    });
+    let sections = found.collect();
+    Chosen { traces, sections, remark: None }
+}
+
+fn by_trace(source: &Source, wanted: &str) -> Result<Chosen, NotFound> {
+    let digits = wanted.strip_prefix("0x").unwrap_or(wanted).to_ascii_lowercase();
+    let traces = source.all();
+    let ids: Vec<String> = traces.traces.iter().map(|trace| trace.trace_id.to_string()).collect();
+    let found: Vec<usize> = (0..ids.len()).filter(|&at| ids[at].starts_with(&digits)).collect();
+    match found.as_slice() {
+        [] => {
+            let closest = closest(&digits, ids.into_iter());
+            Err(NotFound::Trace { wanted: wanted.to_owned(), closest })
+        }
+        [one] => {
+            let sections = vec![traces.whole(*one)];
+            Ok(Chosen { traces, sections, remark: None })
+        }
+        many => Err(NotFound::Ambiguous {
+            wanted: wanted.to_owned(),
+            count: many.len(),
+            some: many.iter().take(3).map(|&at| ids[at].clone()).collect(),
+        }),
+    }
+}
+
+fn obvious(source: &Source, filter: &Filter) -> Result<Chosen, NotFound> {
     let others = "choose with --rollout, --trace or --slowest N";
-    let slowest = traces.slowest_first();
-    if let Some((at, rollout)) = slowest.first() {
+    let traces = source.all();
+    if traces.traces.len() == 1 && filter.is_empty() {
+        let sections = vec![traces.whole(0)];
+        return Ok(Chosen { traces, sections, remark: None });
+    }
+    let mut rows = source.rows(filter);
+    slowest_first(&mut rows);
+    if let Some(slowest) = rows.first() {
         let remark = format!(
             "this is the slowest of {} ({}); {others}",
-            counted(slowest.len(), "rollout", "rollouts"),
-            duration_text(rollout.duration_nanos)
+            counted(rows.len(), "rollout", "rollouts"),
+            duration_text(slowest.duration_nanos())
         );
-        return Chosen { sections: vec![traces.section(*at, rollout)], remark: Some(remark) };
+        return Ok(Chosen { remark: Some(remark), ..sections(source, &rows[..1]) });
+    }
+    if !filter.is_empty() {
+        return Err(NotFound::NoRollouts);
     }
     let longest = (0..traces.traces.len()).max_by_key(|&at| traces.traces[at].duration_nanos());
-    Chosen {
-        sections: longest.map(|at| traces.whole(at)).into_iter().collect(),
-        remark: Some(format!(
-            "this is the longest of {} traces, none of them a rollout; {others}",
-            traces.traces.len()
-        )),
-    }
+    let remark = format!(
+        "this is the longest of {} traces, none of them a rollout; {others}",
+        traces.traces.len()
+    );
+    let sections = longest.map(|at| traces.whole(at)).into_iter().collect();
+    Ok(Chosen { traces, sections, remark: Some(remark) })
 }
 
 /// The three ids that are most like the wanted one.

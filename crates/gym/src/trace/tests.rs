@@ -3,6 +3,10 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use lens_store::rollouts::Filter;
+use lens_store::trace::{Span, Traces};
+use serde_json::Value;
+
 use super::read::{ReadError, ReadReport, Reading};
 use super::*;
 
@@ -70,9 +74,13 @@ impl Line<'_> {
     }
 }
 
-fn assemble(lines: &[Line<'_>]) -> Traces {
+fn spans(lines: &[Line<'_>]) -> Vec<Span> {
     let text: String = lines.iter().map(|line| line.text() + "\n").collect();
-    Traces::assemble(read_text(&text).spans)
+    read_text(&text).spans
+}
+
+fn assemble(lines: &[Line<'_>]) -> Traces {
+    Traces::assemble(spans(lines))
 }
 
 /// Names and processes, indented; no ids, no times.
@@ -400,7 +408,7 @@ fn a_path_that_is_not_there_and_a_directory_without_logs_are_named() {
 #[test]
 fn what_show_prints_as_json_can_be_read_again() {
     let traces = Traces::assemble(read_fixture("rollout_trace.otlp.json").spans);
-    let document = show_document(&traces, &[traces.whole(0)], None, &ReadReport::default());
+    let document = show_document(&traces, &[traces.whole(0)], None, &Value::Null);
     for text in [document.to_string(), serde_json::to_string_pretty(&document).unwrap()] {
         let again = Traces::assemble(read_text(&text).spans);
         assert_eq!(shape(&again, 0), shape(&traces, 0));
@@ -437,25 +445,34 @@ fn rollout_lines(trace: u128, id: &str, wait: u64, work: u64) -> [String; 2] {
     ]
 }
 
-fn three_rollouts() -> Traces {
+fn three_rollouts() -> Source {
     let lines = [
         rollout_lines(0xabc1, "0-0", 500, 10),
         rollout_lines(0xabc2, "0-1", 0, 300),
         rollout_lines(0xdef3, "0-1-a1", 20, 200),
     ];
-    Traces::assemble(read_text(&lines.concat().join("\n")).spans)
+    source_of(read_text(&lines.concat().join("\n")).spans)
+}
+
+fn source_of(spans: Vec<Span>) -> Source {
+    Source::of(Reading { spans, ..Reading::default() }, Vec::new())
+}
+
+fn chosen(source: &Source, choice: Choice<'_>) -> Result<Chosen, NotFound> {
+    choose(source, choice, &Filter::default())
 }
 
 #[test]
 fn the_slowest_rollout_is_not_the_one_that_waited_longest_for_its_slot() {
-    let traces = three_rollouts();
+    let source = three_rollouts();
+    let traces = source.all();
     let slowest: Vec<_> = traces
         .slowest_first()
         .iter()
         .map(|(_, r)| (r.id.as_deref().unwrap(), r.duration_nanos / 1_000_000))
         .collect();
     assert_eq!(slowest, [("0-1", 300), ("0-1-a1", 200), ("0-0", 10)]);
-    let chosen = choose(&traces, Choice::Slowest(2)).unwrap();
+    let chosen = chosen(&source, Choice::Slowest(2)).unwrap();
     assert_eq!(chosen.sections.len(), 2);
     let text = timeline(&traces, chosen.sections[1], &Canvas::PLAIN);
     assert!(text.starts_with("rollout 0-1-a1 · trace "), "{text}");
@@ -464,7 +481,7 @@ fn the_slowest_rollout_is_not_the_one_that_waited_longest_for_its_slot() {
 
 #[test]
 fn the_summary_says_how_much_was_waiting_for_a_slot() {
-    let traces = three_rollouts();
+    let traces = three_rollouts().all();
     let all: Vec<_> = (0..3).map(|at| traces.whole(at)).collect();
     let summary = summarise(&traces, &all);
     assert_eq!((summary.rollouts, summary.admission_nanos), (3, 520_000_000));
@@ -477,12 +494,12 @@ fn the_summary_says_how_much_was_waiting_for_a_slot() {
 
 #[test]
 fn a_rollout_is_found_with_all_its_attempts_and_a_trace_by_its_prefix() {
-    let traces = three_rollouts();
-    assert_eq!(choose(&traces, Choice::Rollout("0-1")).unwrap().sections.len(), 2);
-    assert_eq!(choose(&traces, Choice::Rollout("0-1-a1")).unwrap().sections.len(), 1);
+    let source = three_rollouts();
+    assert_eq!(chosen(&source, Choice::Rollout("0-1")).unwrap().sections.len(), 2);
+    assert_eq!(chosen(&source, Choice::Rollout("0-1-a1")).unwrap().sections.len(), 1);
     let prefix = format!("0x{}", "0".repeat(28) + "DEF");
-    assert_eq!(choose(&traces, Choice::Trace(&prefix)).unwrap().sections.len(), 1);
-    let chosen = choose(&traces, Choice::Obvious).unwrap();
+    assert_eq!(chosen(&source, Choice::Trace(&prefix)).unwrap().sections.len(), 1);
+    let chosen = chosen(&source, Choice::Obvious).unwrap();
     assert_eq!(
         chosen.remark.unwrap(),
         "this is the slowest of 3 rollouts (300ms); choose with --rollout, --trace or --slowest N"
@@ -491,8 +508,8 @@ fn a_rollout_is_found_with_all_its_attempts_and_a_trace_by_its_prefix() {
 
 #[test]
 fn what_is_not_there_is_answered_with_what_is_most_like_it() {
-    let traces = three_rollouts();
-    let message = |choice: Choice<'_>| choose(&traces, choice).unwrap_err().to_string();
+    let source = three_rollouts();
+    let message = |choice: Choice<'_>| chosen(&source, choice).unwrap_err().to_string();
     assert_eq!(
         message(Choice::Rollout("1-1")),
         "no rollout \"1-1\" in these files; closest: 0-1, 0-1-a1, 0-0"
@@ -508,7 +525,7 @@ fn what_is_not_there_is_answered_with_what_is_most_like_it() {
 fn a_foreign_trace_with_many_rollouts_shows_each_by_itself() {
     let attributes = |id: &str| format!(r#""attributes":{{"nemo.gym.rollout.id":"{id}"}}"#);
     let (first, second) = (attributes("0-0"), attributes("0-1"));
-    let traces = assemble(&[
+    let source = source_of(spans(&[
         Line { name: "training step", to: 900, process: "trainer", ..Line::default() },
         Line {
             id: 2,
@@ -530,9 +547,10 @@ fn a_foreign_trace_with_many_rollouts_shows_each_by_itself() {
             extra: &second,
             ..Line::default()
         },
-    ]);
+    ]));
+    let traces = source.all();
     assert_eq!(traces.rollouts().count(), 2);
-    let chosen = choose(&traces, Choice::Rollout("0-0")).unwrap();
+    let chosen = chosen(&source, Choice::Rollout("0-0")).unwrap();
     let text = timeline(&traces, chosen.sections[0], &Canvas::PLAIN);
     assert!(text.contains("\nPOST /run  "), "{text}");
     assert!(text.contains("\n└─ gym.rollout  "), "{text}");
@@ -565,7 +583,7 @@ fn two_instances_of_one_role_are_told_apart_by_name() {
 
 #[test]
 fn the_list_is_sorted_by_start_and_counts() {
-    let traces = three_rollouts();
+    let traces = three_rollouts().all();
     insta::assert_snapshot!(list_table(&traces, &Canvas::PLAIN), @r"
     TRACE                             ROOT                 ROLLOUT  START (UTC)              DURATION  SPANS  PROCESSES  ERRORS
     0000000000000000000000000000abc1  gym.rollout.attempt  0-0      2026-01-02 03:04:05.000     510ms      2          1       -
@@ -615,7 +633,11 @@ fn self_times_of_nested_sequential_spans_sum_to_the_root() {
 /// Guarantees: the bands of what other software wrote add up too, and are the same when its spans come in another form.
 #[test]
 fn bands_of_a_rollout_of_the_reference_add_up_and_are_the_same_in_every_form() {
-    let report = |spans| Report::of(&Traces::assemble(spans)).table(&Canvas::PLAIN);
+    let report = |spans| {
+        let source = source_of(spans);
+        let rows = source.rows(&Filter::default());
+        Report::of(&source, rows).table(&Canvas::PLAIN)
+    };
     for name in ["rollout_trace.jsonl", "rollout_trace.raw_stdout.txt", "rollout_trace.otlp.json"] {
         let reading = read_fixture(name);
         let table = report(reading.spans.clone());
@@ -634,7 +656,7 @@ fn bands_of_a_rollout_of_the_reference_add_up_and_are_the_same_in_every_form() {
             ");
         }
         let traces = Traces::assemble(reading.spans);
-        let shown = show_document(&traces, &[traces.whole(0)], None, &reading.report).to_string();
+        let shown = show_document(&traces, &[traces.whole(0)], None, &Value::Null).to_string();
         assert_eq!(report(read_text(&shown).spans), table, "{name}");
     }
 }

@@ -23,6 +23,7 @@ mod support;
 mod telemetry;
 mod trace;
 mod trace_context;
+mod trace_forms;
 mod trace_search;
 mod trees;
 mod under_way;

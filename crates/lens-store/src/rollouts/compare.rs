@@ -1,21 +1,25 @@
 //! Two selections of rollouts against each other, band by band.
 //!
-//! Two things are asked of each band: whether rollouts of one side usually spend more than those of the other (Mann and
-//! Whitney's test of ranks), and whether more of them spend very much (Fisher's test of how many are above the 95th
-//! percentile of both together). Both are corrected for how much was asked, so that a comparison of like with like is
-//! empty.
+//! Three things are asked of each band: whether rollouts of one side usually spend more than those of the other (Mann and
+//! Whitney's test of ranks), whether they spend more on average (Welch's test of means), and whether more of them spend very
+//! much (Fisher's test of how many are above the 95th percentile of both together). All are corrected for how much was
+//! asked, so that a comparison of like with like is empty.
 
 use std::sync::Arc;
 
 use super::aggregate::Aggregate;
 use super::row::RolloutRow;
-use super::statistics::{Factorials, Spread, corrected, mean_difference, rank_test};
+use super::statistics::{
+    Factorials, MeanDifference, Spread, corrected, mean_difference, rank_test,
+};
 use crate::Band;
 
 /// A difference is told when it is less likely than this by chance.
 pub const LEVEL: f64 = 0.01;
 /// A shift that is in fewer than so many of a hundred pairs is told only when it is in the tail.
 const LEAST_SHIFT: f64 = 0.06;
+/// A mean that differs by less than this part of itself is told only when something else differs.
+const LEAST_OF_MEAN: f64 = 0.05;
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,19 +56,17 @@ pub struct Change {
     pub a: Spread,
     /// In those of the second.
     pub b: Spread,
-    /// Mean of the second without that of the first, nanoseconds.
-    pub mean_difference_nanos: f64,
-    /// The bounds that hold it in 95 of 100 cases.
-    pub mean_difference_bounds: (f64, f64),
+    /// Of the means, nanoseconds.
+    pub means: MeanDifference,
     /// In which part of pairs the rollout of the second side has more; equal ones count half.
     pub larger_in: f64,
     /// How likely a shift like this is by chance.
     pub shift_chance: f64,
-    /// The 95th percentile of both sides together.
-    pub tail_nanos: u64,
+    /// The 95th percentile of the side on which it is lower.
+    pub high_nanos: u64,
     /// Which parts of the sides are above it.
     pub above: (f64, f64),
-    /// How likely parts that differ like this are by chance.
+    /// How likely parts above the 95th percentile of both sides together that differ like this are by chance.
     pub tail_chance: f64,
 }
 
@@ -79,9 +81,23 @@ impl Change {
         self.tail_chance < LEVEL
     }
 
+    /// Rollouts of one side spend more on average.
+    pub fn is_mean(&self) -> bool {
+        self.means.chance < LEVEL
+    }
+
     /// Whether it is worth telling.
     pub fn is_difference(&self) -> bool {
-        self.is_shift() || self.is_tail()
+        let is_small = (self.larger_in - 0.5).abs() < LEAST_SHIFT && !self.is_tail();
+        let of_mean = self.means.difference.abs() / self.a.mean.max(1.0);
+        self.is_shift()
+            || self.is_tail()
+            || self.is_mean() && !(is_small && of_mean < LEAST_OF_MEAN)
+    }
+
+    /// How likely the least likely of what is told is by chance.
+    pub fn chance(&self) -> f64 {
+        self.shift_chance.min(self.tail_chance).min(self.means.chance)
     }
 }
 
@@ -123,8 +139,8 @@ impl Comparison {
         let mut outcomes = outcomes(&all_a, &all_b, &factorials);
 
         let chances = measures.iter_mut().flat_map(|change| {
-            let Change { shift_chance, tail_chance, .. } = change;
-            [shift_chance, tail_chance]
+            let Change { shift_chance, tail_chance, means, .. } = change;
+            [shift_chance, tail_chance, &mut means.chance]
         });
         correct(chances.collect());
         correct(outcomes.iter_mut().map(|outcome| &mut outcome.chance).collect());
@@ -137,7 +153,7 @@ impl Comparison {
             self.measures.iter().filter(|change| change.is_difference()).collect();
         found.sort_by(|one, other| {
             let rank = |change: &Change| change.measure != Measure::Duration;
-            let by = other.mean_difference_nanos.abs().total_cmp(&one.mean_difference_nanos.abs());
+            let by = other.means.difference.abs().total_cmp(&one.means.difference.abs());
             rank(one).cmp(&rank(other)).then(by)
         });
         found
@@ -168,24 +184,25 @@ fn change(measure: Measure, a: &[RolloutRow], b: &[RolloutRow], factorials: &Fac
     };
     let (mut a, mut b) = (values(a), values(b));
     let (spread_a, spread_b) = (Spread::of(&mut a), Spread::of(&mut b));
-    let (mean_difference_nanos, low, high) = mean_difference(&a, &b);
+    let means = mean_difference(&a, &b);
     let (larger_in, shift_chance) = rank_test(&a, &b);
-    let tail_nanos = Spread::of(&mut [a.as_slice(), b.as_slice()].concat()).p95;
     let above =
-        |values: &[u64]| values.len() - values.partition_point(|value| *value <= tail_nanos);
-    let (above_a, above_b) = (above(&a), above(&b));
-    let part = |some: usize, all: usize| some as f64 / all.max(1) as f64;
+        |values: &[u64], bound: u64| values.len() - values.partition_point(|value| *value <= bound);
+    let both = Spread::of(&mut [a.as_slice(), b.as_slice()].concat()).p95;
+    let (high_a, high_b) = (above(&a, both), above(&b, both));
+    let tail_chance = factorials.chance_of_a_difference(high_a, a.len(), high_b, b.len());
+    let high_nanos = spread_a.p95.min(spread_b.p95);
+    let part = |values: &[u64]| above(values, high_nanos) as f64 / values.len().max(1) as f64;
     Change {
         measure,
         a: spread_a,
         b: spread_b,
-        mean_difference_nanos,
-        mean_difference_bounds: (low, high),
+        means,
         larger_in,
         shift_chance,
-        tail_nanos,
-        above: (part(above_a, a.len()), part(above_b, b.len())),
-        tail_chance: factorials.chance_of_a_difference(above_a, a.len(), above_b, b.len()),
+        high_nanos,
+        above: (part(&a), part(&b)),
+        tail_chance,
     }
 }
 

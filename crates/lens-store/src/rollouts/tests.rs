@@ -210,8 +210,8 @@ fn what_usually_takes_longer_is_a_shift_and_what_rarely_does_is_a_tail() {
         ]
     );
     let tool = comparison.differences()[1];
-    assert!((tool.mean_difference_nanos / 3e8 - 1.0).abs() < 0.05, "a tenth of three seconds");
-    let (low, high) = tool.mean_difference_bounds;
+    assert!((tool.means.difference / 3e8 - 1.0).abs() < 0.05, "a tenth of three seconds");
+    let (low, high) = tool.means.bounds;
     assert!(low > 0.0 && low < 3e8 && high > 3e8, "{low} {high}");
     let outcomes: Vec<_> =
         comparison.outcome_differences().iter().map(|one| (&*one.outcome, one.a, one.b)).collect();

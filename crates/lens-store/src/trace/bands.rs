@@ -131,9 +131,33 @@ fn timings(span: &Span) -> Option<Timings> {
     })
 }
 
+/// Where a rollout spent most of a band: what ran there and in which server, or who was called.
+pub fn place_of(traces: &Traces, trace: usize, rollout: &Rollout, band: Band) -> Option<String> {
+    let mut nanos: Vec<(String, u64)> = Vec::new();
+    for segment in bands_of(traces, trace, rollout).segments {
+        if segment.band != band {
+            continue;
+        }
+        let span = traces.span(trace, rollout.node + segment.piece);
+        let place = if span.kind == Kind::Client {
+            called(span)
+        } else {
+            format!("{} in {}", span.name, span.resource.instance)
+        };
+        match nanos.iter_mut().find(|(known, _)| *known == place) {
+            Some((_, sum)) => *sum += segment.nanos(),
+            None => nanos.push((place, segment.nanos())),
+        }
+    }
+    nanos.into_iter().max_by_key(|(_, nanos)| *nanos).map(|(place, _)| place)
+}
+
 /// Where the requests went that nobody answered for, as `HTTP POST → host`.
 pub fn unanswered(traces: &Traces, trace: usize, rollout: &Rollout, piece: usize) -> String {
-    let span = traces.span(trace, rollout.node + piece);
+    called(traces.span(trace, rollout.node + piece))
+}
+
+fn called(span: &Span) -> String {
     let destination = [
         semconv::HTTP_DESTINATION_SERVER_NAME,
         semconv::SERVER_ADDRESS,

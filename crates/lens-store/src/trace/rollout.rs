@@ -3,6 +3,7 @@
 //! A rollout's root is the topmost `gym.rollout.attempt`, served `POST /run` or `gym.rollout` of
 //! its branch. Its duration leaves out the wait for a slot (admission), as everywhere.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use gym_telemetry::semconv;
@@ -10,7 +11,7 @@ use gym_telemetry::semconv;
 use super::span::{Kind, Span};
 use super::tree::Tree;
 use super::twins;
-use crate::ids::TraceId;
+use crate::ids::{SpanId, TraceId};
 
 /// All spans, trace by trace, in order of their start.
 #[derive(Debug, Default)]
@@ -19,6 +20,7 @@ pub struct Traces {
     pub spans: Vec<Span>,
     /// The traces, earliest first.
     pub traces: Vec<Trace>,
+    by_id: HashMap<TraceId, usize>,
 }
 
 /// One trace.
@@ -74,7 +76,21 @@ impl Traces {
             first = end;
         }
         traces.sort_by_key(|trace| (trace.start_nanos, trace.trace_id));
-        Self { spans, traces }
+        let by_id = traces.iter().enumerate().map(|(at, trace)| (trace.trace_id, at)).collect();
+        Self { spans, traces, by_id }
+    }
+
+    /// Where a trace is.
+    pub fn find(&self, trace_id: TraceId) -> Option<usize> {
+        self.by_id.get(&trace_id).copied()
+    }
+
+    /// The rollout with this root.
+    pub fn find_rollout(&self, trace_id: TraceId, root: SpanId) -> Option<(usize, &Rollout)> {
+        let trace = self.find(trace_id)?;
+        let mut rollouts = self.traces[trace].rollouts.iter();
+        let has_root = |rollout: &&Rollout| self.span(trace, rollout.node).raw.span_id == root;
+        Some((trace, rollouts.find(has_root)?))
     }
 
     /// The span of a node.

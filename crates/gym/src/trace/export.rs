@@ -1,0 +1,52 @@
+//! Traces for other software.
+
+use std::io::{self, Write};
+
+use lens_otlp::json::encode_trace_request;
+use lens_store::raw::{RawSpan, to_request};
+use lens_store::trace::{Section, Traces};
+
+use super::perfetto;
+use crate::args::ExportFormat;
+
+/// Spans of one line of OTLP JSON, at least: lines stay short enough to be read one by one.
+const SPANS_A_LINE: usize = 512;
+
+/// Writes sections of traces; returns how many spans they have.
+pub fn export(
+    traces: &Traces,
+    sections: &[Section],
+    format: ExportFormat,
+    out: &mut impl Write,
+) -> io::Result<usize> {
+    match format {
+        ExportFormat::OtlpJson => otlp_json(traces, sections, out),
+        ExportFormat::Perfetto => perfetto::write(traces, sections, out),
+    }
+}
+
+fn otlp_json(traces: &Traces, sections: &[Section], out: &mut impl Write) -> io::Result<usize> {
+    let (mut count, mut waiting) = (0, Vec::new());
+    let mut flush = |waiting: &mut Vec<&RawSpan>| {
+        let request = to_request(waiting.drain(..));
+        // What was read can be written: every span was walked when it was read.
+        let line = encode_trace_request(&request).map_err(io::Error::other)?;
+        out.write_all(line.as_bytes())?;
+        out.write_all(b"\n")
+    };
+    for section in sections {
+        let nodes = &traces.traces[section.trace].tree.nodes[section.first..section.end];
+        // Spans that are left out of the tree, because nobody looks at them, are exported too.
+        let spans = nodes.iter().map(|node| &traces.spans[node.span].raw);
+        waiting.extend(spans);
+        count += nodes.len();
+        if waiting.len() >= SPANS_A_LINE {
+            flush(&mut waiting)?;
+        }
+    }
+    if !waiting.is_empty() {
+        flush(&mut waiting)?;
+    }
+    out.flush()?;
+    Ok(count)
+}
