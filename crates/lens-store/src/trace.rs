@@ -33,4 +33,6 @@ pub use tree::{Node, Placeholder, Root, Tree};
 pub use twins::distinct;
 
 #[cfg(test)]
+mod golden;
+#[cfg(test)]
 pub(crate) mod tests;

@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use lens_otlp::encode::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES, SpanParts, put_key_value};
+use lens_otlp::encode::{
+    EVENT_ATTRIBUTES, RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES, SpanParts, put_event, put_key_value,
+};
 
 use gym_telemetry::semconv;
 
@@ -22,6 +24,9 @@ pub(crate) struct Sketch {
     pub(crate) server: (&'static str, &'static str),
     pub(crate) texts: Vec<(&'static str, &'static str)>,
     pub(crate) numbers: Vec<(&'static str, i64)>,
+    pub(crate) doubles: Vec<(&'static str, f64)>,
+    /// Begin, back-off before it, and wait for a connection of each attempt, milliseconds.
+    pub(crate) attempts: Vec<(u64, i64, i64)>,
     pub(crate) truncated: bool,
     pub(crate) error: bool,
     pub(crate) seq: u64,
@@ -43,6 +48,8 @@ impl Default for Sketch {
             server: ("agent", "responses_api_agents"),
             texts: Vec::new(),
             numbers: Vec::new(),
+            doubles: Vec::new(),
+            attempts: Vec::new(),
             truncated: false,
             error: false,
             seq: 0,
@@ -63,6 +70,18 @@ impl Sketch {
         for (key, value) in &self.numbers {
             put_key_value(&mut attributes, SPAN_ATTRIBUTES, key, value);
         }
+        for (key, value) in &self.doubles {
+            put_key_value(&mut attributes, SPAN_ATTRIBUTES, key, value);
+        }
+        let mut events = Vec::new();
+        for (at, backoff, pool) in &self.attempts {
+            let at = SECOND + at * MILLI;
+            put_event(&mut events, semconv::event::HTTP_ATTEMPT, at, 0, |out| {
+                let nanos = |millis: i64| millis * 1_000_000;
+                put_key_value(out, EVENT_ATTRIBUTES, semconv::HTTP_BACKOFF_NANOS, &nanos(*backoff));
+                put_key_value(out, EVENT_ATTRIBUTES, semconv::HTTP_POOL_WAIT_NANOS, &nanos(*pool));
+            });
+        }
         if self.truncated {
             put_key_value(&mut attributes, SPAN_ATTRIBUTES, lens::semconv::TRUNCATED, &true);
         }
@@ -76,6 +95,7 @@ impl Sketch {
             start_nanos: SECOND + self.from * MILLI,
             end_nanos: SECOND + self.to * MILLI,
             attributes: &attributes,
+            events: &events,
             status: if self.error { Status::Error } else { Status::Unset },
             ..SpanParts::default()
         };
