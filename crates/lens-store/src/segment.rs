@@ -19,6 +19,7 @@ mod intern;
 mod json;
 mod read;
 mod rebuild;
+mod records;
 mod rollouts;
 mod scan;
 mod schema;
@@ -29,6 +30,7 @@ mod traces;
 
 pub use index::TraceIndex;
 pub use read::{SpanReader, Spans};
+pub use records::{read_logs, read_points, write_logs, write_points};
 pub use rollouts::{read_rollouts, write_rollouts};
 pub use spans::{SpanFacts, SpanOptions, SpanWriter, write_spans};
 pub use traces::{TraceRow, read_traces, write_traces};

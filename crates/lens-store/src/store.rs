@@ -14,16 +14,29 @@
 //! * **W-2** A request is in exactly one of the log after the watermark and the committed segments.
 //! * **Q-1** A [`Snapshot`] sees one state of the segments together with one state of what is in memory.
 //!
+//! * **S-1** A file of a segment is whole once it has its name, and does not change; **S-2** its rows lie in the order
+//!   of (trace id, start); **S-3** they belong to its date, which for a time that cannot be believed is that of arrival.
+//!
 //! A request is not atomic across signals, and a store does not survive a loss of power without the last
 //! [`Options::sync_interval`] unless it was told to ([`Durability::Power`]).
 
 mod append;
+mod commit;
+mod compact;
+mod date;
 mod dedup;
 mod error;
+mod files;
+mod flush;
 mod lock;
+mod maintain;
 mod memory;
+mod open;
 mod options;
 mod replay;
+mod retain;
+mod rows;
+mod segments;
 mod snapshot;
 mod sync;
 #[cfg(test)]
@@ -33,17 +46,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
 
+use commit::Upkeep;
 pub use dedup::deduplicate;
 use error::at;
 pub use error::{Appended, Damage, Refusal, StoreError};
 use lock::Lock;
+use maintain::Maintenance;
 use memory::Memory;
 pub use memory::MemoryStats;
-pub use options::{Clock, Durability, Options, SystemClock};
+pub use options::{Clock, Compaction, Durability, FlushOptions, Options, Retention, SystemClock};
+use rows::RowCache;
+pub use segments::Segment;
 pub use snapshot::Snapshot;
 use sync::Sync;
 
-use crate::manifest::{Manifest, Table};
+use crate::manifest::Manifest;
 use crate::wal::{self, Log};
 
 /// Folder of what could not be read any more.
@@ -64,108 +81,32 @@ struct Shared {
     options: Options,
     /// None when it is only read. Whoever has it decides the order of requests, in the log and in memory.
     log: Option<Mutex<Log>>,
+    /// Whose turn it is to merge or remove segments. Taken before `upkeep`, `log` and `state`, in this order.
+    turn: Mutex<()>,
+    upkeep: Mutex<Upkeep>,
     state: RwLock<State>,
     sync: Sync,
-    damage: Mutex<Vec<Damage>>,
+    maintenance: Maintenance,
+    damage: Arc<Mutex<Vec<Damage>>>,
+    rows: Arc<Mutex<RowCache>>,
 }
 
 /// What a snapshot is made of. Changed as a whole, so that no reader sees a half of a change.
 #[derive(Debug)]
 struct State {
-    memory: Arc<Memory>,
+    /// What was received last.
+    active: Arc<Memory>,
+    /// What was received before, while it is being written into segments.
+    frozen: Option<Arc<Memory>>,
     manifest: Arc<Manifest>,
+    /// Those of the manifest that can be read.
+    segments: Arc<Vec<Arc<Segment>>>,
 }
 
 impl Store {
-    /// Opens a store to write it; makes it when there is none.
-    ///
-    /// # Errors
-    ///
-    /// When another process writes it, or it cannot be read.
-    pub fn open(folder: &Path, options: Options) -> Result<Self, StoreError> {
-        let vfs = Arc::clone(&options.vfs);
-        vfs.create_folder(folder).map_err(at("made", folder))?;
-        let lock = Lock::take(folder)?;
-        let manifest = match read_manifest(folder)? {
-            Some(manifest) => manifest,
-            None if has_segments(folder) => {
-                return Err(StoreError::NoManifest(folder.to_owned()));
-            }
-            None => {
-                let manifest = Manifest { next_number: 1, ..Manifest::default() };
-                manifest
-                    .write(&vfs, folder)
-                    .map_err(|source| StoreError::Manifest { path: folder.to_owned(), source })?;
-                manifest
-            }
-        };
-        let logs = folder.join(wal::FOLDER);
-        vfs.create_folder(&logs).map_err(at("made", &logs))?;
-
-        let memory = Memory::default();
-        let replayed = replay::replay(folder, manifest.watermark, &options, &memory)?;
-        let last_number = replayed.files.last().map_or(0, |file| file.number);
-        let last_seq = replayed.last_seq;
-        let mut log =
-            Log::new(Arc::clone(&vfs), &logs, options.wal_file_bytes, last_number, last_seq);
-        for file in replayed.files {
-            file.keep(&vfs, &mut log)?;
-        }
-        log.drop_through(manifest.watermark);
-        replay::set_aside(&vfs, folder, &replayed.broken);
-        let damage = replayed.broken.into_iter().map(|broken| broken.damage).collect();
-        let shared = Arc::new(Shared {
-            folder: folder.to_owned(),
-            sync: Sync::new(last_seq),
-            options,
-            log: Some(Mutex::new(log)),
-            state: RwLock::new(State { memory: Arc::new(memory), manifest: Arc::new(manifest) }),
-            damage: Mutex::new(damage),
-        });
-        let mut store = Self { shared, threads: Vec::new(), _lock: Some(lock) };
-        if store.shared.options.background {
-            store.start_threads()?;
-        }
-        Ok(store)
-    }
-
-    /// Opens a store to read what it holds now, beside the process that writes it.
-    ///
-    /// # Errors
-    ///
-    /// When there is none, or it cannot be read.
-    pub fn open_read_only(folder: &Path) -> Result<Self, StoreError> {
-        let options = Options { background: false, ..Options::default() };
-        let (state, damage) = replay::load(folder, &options)?;
-        let shared = Arc::new(Shared {
-            folder: folder.to_owned(),
-            options,
-            log: None,
-            state: RwLock::new(state),
-            sync: Sync::new(0),
-            damage: Mutex::new(damage),
-        });
-        Ok(Self { shared, threads: Vec::new(), _lock: None })
-    }
-
-    /// Looks again at a store that is only read; nothing changes for one that is written.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be read.
-    pub fn refresh(&self) -> Result<(), StoreError> {
-        if self.shared.log.is_none() {
-            let (state, damage) = replay::load(&self.shared.folder, &self.shared.options)?;
-            *self.shared.state.write().unwrap_or_else(PoisonError::into_inner) = state;
-            *locked(&self.shared.damage) = damage;
-        }
-        Ok(())
-    }
-
     /// What it holds at this moment.
     pub fn snapshot(&self) -> Snapshot {
-        let state = self.shared.state();
-        Snapshot::new(Arc::clone(&state.manifest), vec![state.memory.view()])
+        Snapshot::new(&self.shared)
     }
 
     /// What was found broken.
@@ -185,7 +126,7 @@ impl Store {
 
     /// What waits in memory for its segment.
     pub fn memory(&self) -> MemoryStats {
-        self.shared.state().memory.stats()
+        self.shared.memory_stats()
     }
 
     /// Bytes of the log.
@@ -193,29 +134,23 @@ impl Store {
         self.shared.log.as_ref().map_or(0, |log| locked(log).bytes())
     }
 
-    /// Ends its work: what it holds survives a loss of power once this returns.
+    /// Ends its work: what it holds is in segments once this returns, as far as they can be written, and survives a
+    /// loss of power.
     ///
     /// # Errors
     ///
-    /// When the log could not be written out; it is whole unless the machine loses power.
+    /// When neither segments nor the log could be written out; the log is whole unless the machine loses power.
     pub fn close(mut self) -> Result<(), StoreError> {
         self.stop_threads();
-        if self.shared.log.is_none() {
+        if self.shared.log.is_none() || self.flush().is_ok() {
             return Ok(());
         }
         self.shared.sync_log().map_err(at("written out", &self.shared.folder.join(wal::FOLDER)))
     }
 
-    fn start_threads(&mut self) -> Result<(), StoreError> {
-        let shared = Arc::clone(&self.shared);
-        let thread = std::thread::Builder::new().name("lens-store-sync".to_owned());
-        let thread = thread.spawn(move || shared.sync_until_stopped());
-        self.threads.push(thread.map_err(at("served by a thread", &self.shared.folder))?);
-        Ok(())
-    }
-
     fn stop_threads(&mut self) {
         self.shared.sync.stop();
+        self.shared.maintenance.stop();
         for thread in self.threads.drain(..) {
             thread.join().ok();
         }
@@ -232,19 +167,18 @@ impl Shared {
     fn state(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Of what is frozen too.
+    fn memory_stats(&self) -> MemoryStats {
+        let state = self.state();
+        let frozen = state.frozen.as_ref().map(|frozen| frozen.stats());
+        frozen.into_iter().fold(state.active.stats(), MemoryStats::with_older)
+    }
 }
 
 fn read_manifest(folder: &Path) -> Result<Option<Manifest>, StoreError> {
     let path = || folder.to_owned();
     Manifest::read(folder).map_err(|source| StoreError::Manifest { path: path(), source })
-}
-
-/// Whether there are files that only a manifest could have made count.
-fn has_segments(folder: &Path) -> bool {
-    Table::ALL.iter().any(|table| {
-        let dates = std::fs::read_dir(folder.join(table.folder()));
-        dates.is_ok_and(|mut dates| dates.next().is_some())
-    })
 }
 
 /// A mutex whose owner panicked protects data that is whole: no change here is made in parts.

@@ -8,8 +8,9 @@ use std::ops::Range;
 use super::engine::{Filter, Part, Source};
 use super::row::{Row, SpanRow};
 use crate::ids::TraceId;
+use crate::manifest::Table;
 use crate::raw::RawSpan;
-use crate::store::{Snapshot, StoreError, deduplicate};
+use crate::store::{Segment, Snapshot, StoreError, deduplicate};
 
 /// A start further ahead of its arrival than this is not believed.
 const AHEAD_NANOS: u64 = 86_400_000_000_000;
@@ -91,11 +92,23 @@ impl<'a> Stored<'a> {
     pub fn new(snapshot: &'a Snapshot, now_nanos: u64) -> Self {
         Self { snapshot, now_nanos }
     }
+
+    fn scan_segment(
+        &self,
+        segment: &Segment,
+        filter: &Filter,
+        take: &mut dyn FnMut(&dyn Row),
+    ) -> Result<u64, StoreError> {
+        let spans = self.snapshot.unless_damaged(segment, segment.spans())?;
+        let Some(spans) = spans else { return Ok(0) };
+        self.snapshot.unless_damaged(segment, spans.scan(filter.fields(), filter.starts(), take))
+    }
 }
 
 impl Source for Stored<'_> {
     type Error = StoreError;
 
+    /// The spans in memory, then each segment.
     fn parts(&self) -> Vec<Part> {
         let (mut first, mut last) = (u64::MAX, 0);
         for span in self.snapshot.memory_spans() {
@@ -103,16 +116,26 @@ impl Source for Stored<'_> {
             last = last.max(span.start_nanos);
         }
         let spans = self.snapshot.memory_span_count() as u64;
-        let believed = believed(self.now_nanos..self.now_nanos);
-        vec![Part { starts: first..=last, spans, believed }]
+        let now = believed(self.now_nanos..self.now_nanos);
+        let mut parts = vec![Part { starts: first..=last, spans, believed: now }];
+        parts.extend(self.snapshot.segments().iter().map(|segment| {
+            let entry = segment.entry();
+            let spans = entry.file(Table::Spans).map_or(0, |file| file.rows);
+            let starts = entry.min_start_nanos..=entry.max_start_nanos;
+            Part { starts, spans, believed: believed(entry.arrived_nanos..entry.arrived_nanos) }
+        }));
+        parts
     }
 
     fn scan(
         &self,
-        _: usize,
-        _: &Filter,
+        part: usize,
+        filter: &Filter,
         take: &mut dyn FnMut(&dyn Row),
     ) -> Result<u64, StoreError> {
+        if let Some(segment) = part.checked_sub(1) {
+            return self.scan_segment(&self.snapshot.segments()[segment], filter, take);
+        }
         // A request that was sent again is there again.
         let (hasher, mut known) = (RandomState::new(), HashSet::new());
         for span in self.snapshot.memory_spans() {

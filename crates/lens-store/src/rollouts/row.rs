@@ -66,7 +66,8 @@ pub struct RolloutRow {
     pub time_suspect: bool,
     /// Where its time went.
     pub bands: Bands,
-    /// Highest request number of its spans; of two rows with one key the higher is newer.
+    /// Highest request number of its spans; a store puts that of all spans of its trace here, since of the rows of a
+    /// trace those with the highest count.
     pub ingest_seq: u64,
     /// What the policy said.
     pub kept: Kept,

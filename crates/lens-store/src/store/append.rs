@@ -11,7 +11,7 @@ use super::options::Durability;
 use super::{Shared, Store, locked};
 use crate::raw::{self, RawSpan};
 use crate::vfs::is_full;
-use crate::wal::{Encoding, Format, Signal};
+use crate::wal::{Encoding, Signal};
 
 /// When to come again with what was not taken.
 const SOON: Duration = Duration::from_secs(1);
@@ -83,8 +83,8 @@ impl Shared {
     fn append<'a>(
         &self,
         signal: Signal,
-        mut encoding: Encoding,
-        mut body: &'a Bytes,
+        encoding: Encoding,
+        body: &'a Bytes,
         request: &'a Bytes,
         look: impl FnOnce(&[RawSpan]),
     ) -> Result<Appended, Refusal> {
@@ -106,10 +106,6 @@ impl Shared {
             // Nothing to find again.
             return Ok(appended);
         }
-        if encoding.format == Format::Json && signal != Signal::Traces {
-            // The log keeps only what it can read back.
-            (encoding, body) = (Encoding::PROTOBUF, request);
-        }
         let arrived_nanos = self.options.clock.now_nanos();
         let seq = {
             let mut log = locked(log);
@@ -118,9 +114,12 @@ impl Shared {
                 .append(signal, encoding, arrived_nanos, body)
                 .map_err(|error| refusal(&error))?;
             batch.set_seq(seq);
-            self.state().memory.push(batch, seq, arrived_nanos, request.len());
+            self.state().active.push(batch, seq, arrived_nanos, request.len());
             seq
         };
+        if self.is_flush_due(arrived_nanos) {
+            self.maintenance.wake();
+        }
         if self.options.durability == Durability::Power {
             self.sync_through(seq).map_err(|error| refusal(&error))?;
         }
@@ -129,7 +128,7 @@ impl Shared {
 
     /// Bounds what waits to be written, in memory and on disk.
     fn admit(&self, wal_bytes: u64, request_bytes: usize) -> Result<(), Refusal> {
-        let memory_bytes = self.state().memory.stats().bytes + request_bytes as u64;
+        let memory_bytes = self.memory_stats().bytes + request_bytes as u64;
         let fits = wal_bytes <= self.options.max_wal_bytes
             && memory_bytes <= self.options.max_memory_bytes;
         if fits { Ok(()) } else { Err(Refusal::Overloaded { retry_after: SOON }) }

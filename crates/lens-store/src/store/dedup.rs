@@ -11,34 +11,53 @@ use crate::raw::RawSpan;
 pub fn deduplicate(spans: &mut Vec<RawSpan>) -> usize {
     let before = spans.len();
     spans.sort_by_key(|span| (span.trace_id, span.start_nanos, span.span_id, span.ingest_seq));
-    let mut kept: Vec<RawSpan> = Vec::with_capacity(before);
-    // Where those begin that agree with the newest in ids and start.
-    let mut group = 0;
-    for span in spans.drain(..) {
-        if kept.get(group).is_none_or(|first| !agree(first, &span)) {
-            group = kept.len();
-            kept.push(span);
-            continue;
-        }
-        let own = name(&span);
-        match kept[group..].iter_mut().find(|other| name(other) == own) {
-            // They come in order of arrival.
-            Some(other) if is_truncated(&span) && !is_truncated(other) => {}
-            Some(other) => *other = span,
-            None => kept.push(span),
-        }
+    if spans.is_sorted_by(|one, other| !agree(one, other)) {
+        return 0;
     }
-    *spans = kept;
+    let all: Vec<usize> = (0..before).collect();
+    let mut kept = one_of_each(&all, |at| &spans[at]).into_iter().peekable();
+    let mut at = 0;
+    spans.retain(|_| {
+        at += 1;
+        kept.next_if_eq(&(at - 1)).is_some()
+    });
     before - spans.len()
 }
 
-fn agree(one: &RawSpan, other: &RawSpan) -> bool {
+/// Leaves one of each of spans that lie in the order of trace, start, span id and arrival, and keeps that order but
+/// for arrival.
+pub(super) fn one_of_each<'a, T: Copy + Ord>(
+    ordered: &[T],
+    span: impl Fn(T) -> &'a RawSpan,
+) -> Vec<T> {
+    let mut kept: Vec<T> = Vec::with_capacity(ordered.len());
+    // Where those begin that agree with the newest in ids and start.
+    let mut group = 0;
+    for one in ordered {
+        if kept.get(group).is_none_or(|first| !agree(span(*first), span(*one))) {
+            group = kept.len();
+            kept.push(*one);
+            continue;
+        }
+        let own = name(span(*one));
+        match kept[group..].iter_mut().find(|other| name(span(**other)) == own) {
+            // They come in order of arrival.
+            Some(other) if is_truncated(span(*one)) && !is_truncated(span(*other)) => {}
+            Some(other) => *other = *one,
+            None => kept.push(*one),
+        }
+        kept[group..].sort_unstable();
+    }
+    kept
+}
+
+pub(super) fn agree(one: &RawSpan, other: &RawSpan) -> bool {
     (one.trace_id, one.span_id, one.start_nanos)
         == (other.trace_id, other.span_id, other.start_nanos)
 }
 
-fn name(span: &RawSpan) -> Vec<u8> {
-    span.view().map_or_else(|_| Vec::new(), |view| view.name.as_bytes().to_vec())
+fn name(span: &RawSpan) -> &str {
+    span.view().map_or("", |view| view.name)
 }
 
 fn is_truncated(span: &RawSpan) -> bool {

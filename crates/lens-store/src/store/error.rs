@@ -42,6 +42,14 @@ pub enum StoreError {
         /// Why.
         source: io::Error,
     },
+    /// A change of its segments did not happen.
+    #[error("{} cannot be changed: {reason}", .path.display())]
+    Commit {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// It was opened to be read.
     #[error("store is open for reading only")]
     ReadOnly,

@@ -8,6 +8,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use super::dedup::{agree, one_of_each};
 use crate::ids::TraceId;
 use crate::raw::{RawLog, RawMetric, RawSpan};
 
@@ -96,6 +97,21 @@ pub struct MemoryStats {
     pub last_seq: u64,
 }
 
+impl MemoryStats {
+    /// Together with what was received before; traces that are in both count twice.
+    pub(super) fn with_older(self, older: Self) -> Self {
+        Self {
+            spans: self.spans + older.spans,
+            traces: self.traces + older.traces,
+            logs: self.logs + older.logs,
+            metrics: self.metrics + older.metrics,
+            bytes: self.bytes + older.bytes,
+            oldest_nanos: older.oldest_nanos,
+            last_seq: self.last_seq.max(older.last_seq),
+        }
+    }
+}
+
 impl Memory {
     /// Adds what a request carries, all at once.
     pub(super) fn push(&self, batch: Batch, seq: u64, arrived_nanos: u64, request_bytes: usize) {
@@ -142,6 +158,52 @@ impl Memory {
         }
     }
 
+    /// Tells every span in the order of a file, by trace id and start, with its position and when it was received.
+    /// Copies of a span are told once, the one that counts.
+    pub(super) fn in_file_order(&self, mut tell: impl FnMut(u32, &RawSpan, u64)) {
+        let inner = self.read();
+        let mut traces: Vec<(TraceId, u32)> =
+            inner.newest.iter().map(|(id, newest)| (*id, *newest)).collect();
+        traces.sort_unstable_by_key(|trace| trace.0);
+        let mut positions = Vec::new();
+        for (_, newest) in traces {
+            positions.clear();
+            let mut position = newest;
+            while position != NONE {
+                positions.push(position);
+                position = inner.previous[position as usize];
+            }
+            let span = |position: u32| inner.span(position as usize);
+            // Later positions came later.
+            positions.sort_unstable_by_key(|position| {
+                let span = span(*position);
+                (span.start_nanos, span.span_id, *position)
+            });
+            if !positions.is_sorted_by(|one, other| !agree(span(*one), span(*other))) {
+                positions = one_of_each(&positions, span);
+            }
+            for position in &positions {
+                let span = inner.span(*position as usize);
+                tell(*position, span, inner.arrival_of(span.ingest_seq));
+            }
+        }
+    }
+
+    /// Looks at the spans at some positions, until an error.
+    pub(super) fn at<E>(
+        &self,
+        positions: &[u32],
+        mut look: impl FnMut(&RawSpan) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let inner = self.read();
+        positions.iter().try_for_each(|position| look(inner.span(*position as usize)))
+    }
+
+    /// When the newest request was received.
+    pub(super) fn newest_arrival(&self) -> u64 {
+        self.read().arrivals.iter().map(|arrival| arrival.1).max().unwrap_or(0)
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, Inner> {
         self.inner.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -162,15 +224,22 @@ impl Inner {
         }
     }
 
+    /// When the request with a number was received.
+    fn arrival_of(&self, seq: u64) -> u64 {
+        let at = self.arrivals.binary_search_by_key(&seq, |arrival| arrival.0);
+        at.map_or(0, |at| self.arrivals[at].1)
+    }
+
     fn span(&self, position: usize) -> &RawSpan {
         &self.spans[position / CHUNK][position % CHUNK]
     }
 }
 
 impl MemoryView {
-    /// Appends the spans of a trace.
+    /// Appends the spans of a trace, in the order of their arrival.
     pub(super) fn trace(&self, id: TraceId, spans: &mut Vec<RawSpan>) {
         let inner = self.memory.read();
+        let before = spans.len();
         let mut position = inner.newest.get(&id).copied().unwrap_or(NONE);
         while position != NONE {
             // Later ones are not part of this view.
@@ -179,6 +248,7 @@ impl MemoryView {
             }
             position = inner.previous[position as usize];
         }
+        spans[before..].reverse();
     }
 
     /// Ids of its traces with how many spans each has, in no order.

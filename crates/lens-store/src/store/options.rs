@@ -33,6 +33,56 @@ pub enum Durability {
     Power,
 }
 
+/// When memory is written into segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlushOptions {
+    /// With so many spans.
+    pub max_spans: u64,
+    /// With so many bytes.
+    pub max_bytes: u64,
+    /// When its oldest request is so old.
+    pub max_age: Duration,
+    /// The same, while it has less than a hundredth of [`Self::max_spans`]: else an idle store consists of small files.
+    pub idle_age: Duration,
+}
+
+impl Default for FlushOptions {
+    fn default() -> Self {
+        Self {
+            max_spans: 1_000_000,
+            max_bytes: 256 << 20,
+            max_age: Duration::from_secs(15),
+            idle_age: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What is removed, whole segments at a time, oldest arrival first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Segments whose newest row was received longer ago.
+    pub max_age: Option<Duration>,
+    /// The oldest, until the others are no more than this.
+    pub max_bytes: Option<u64>,
+}
+
+/// When segments are merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compaction {
+    /// A date may have so many small segments.
+    pub max_small_files: usize,
+    /// Smaller ones are small.
+    pub small_bytes: u64,
+    /// What is merged at once is no larger.
+    pub max_bytes: u64,
+}
+
+impl Default for Compaction {
+    fn default() -> Self {
+        Self { max_small_files: 32, small_bytes: 64 << 20, max_bytes: 512 << 20 }
+    }
+}
+
 /// Settings of a store.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -46,6 +96,12 @@ pub struct Options {
     pub max_wal_bytes: u64,
     /// Bytes of requests in memory beyond which requests are refused.
     pub max_memory_bytes: u64,
+    /// When memory is written into segments.
+    pub flush: FlushOptions,
+    /// What is removed.
+    pub retention: Retention,
+    /// When segments are merged.
+    pub compaction: Compaction,
     /// Longest request when it is inflated.
     pub max_request_bytes: usize,
     /// Tells the time.
@@ -64,6 +120,9 @@ impl Default for Options {
             wal_file_bytes: 128 << 20,
             max_wal_bytes: 2 << 30,
             max_memory_bytes: 768 << 20,
+            flush: FlushOptions::default(),
+            retention: Retention::default(),
+            compaction: Compaction::default(),
             max_request_bytes: 64 << 20,
             clock: Arc::new(SystemClock),
             vfs: Arc::new(RealFiles),

@@ -6,16 +6,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::DAMAGED;
 use super::append::{Taken, take_apart};
 use super::error::{Damage, StoreError, at};
 use super::memory::Memory;
 use super::options::Options;
-use super::{DAMAGED, State, read_manifest};
 use crate::vfs::{Sink, Vfs};
 use crate::wal::{self, Encoding, FrameView, Log, read_file, to_protobuf, wal_files};
-
-/// How often a reader starts again because the writer committed meanwhile.
-const ATTEMPTS: usize = 20;
 
 /// A file of a log that was read.
 #[derive(Debug)]
@@ -140,29 +137,5 @@ pub(super) fn set_aside(vfs: &Arc<dyn Vfs>, store: &Path, broken: &[Broken]) {
             io::Write::write_all(&mut Sink::new(vfs.create(&folder.join(name))?), bytes)
         };
         write().ok();
-    }
-}
-
-/// Reads a store that another process may be writing.
-pub(super) fn load(folder: &Path, options: &Options) -> Result<(State, Vec<Damage>), StoreError> {
-    let mut attempt = 0;
-    loop {
-        attempt += 1;
-        let manifest =
-            read_manifest(folder)?.ok_or_else(|| StoreError::NotAStore(folder.to_owned()))?;
-        let memory = Memory::default();
-        let replayed = replay(folder, manifest.watermark, options, &memory);
-        // Files of the log go away after a commit, and what was in them is in segments that this manifest lacks.
-        let is_current =
-            read_manifest(folder)?.is_some_and(|newer| newer.generation == manifest.generation);
-        match replayed {
-            Err(error) if attempt < ATTEMPTS && error.is_outdated() => {}
-            Ok(_) if attempt < ATTEMPTS && !is_current => {}
-            replayed => {
-                let damage = replayed?.broken.into_iter().map(|broken| broken.damage).collect();
-                let state = State { memory: Arc::new(memory), manifest: Arc::new(manifest) };
-                return Ok((state, damage));
-            }
-        }
     }
 }

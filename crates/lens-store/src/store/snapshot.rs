@@ -1,25 +1,68 @@
 //! One state of a store, for as long as somebody looks at it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use super::dedup::deduplicate;
-use super::error::StoreError;
+use super::error::{Damage, StoreError};
 use super::memory::MemoryView;
+use super::rows::RowCache;
+use super::segments::Segment;
+use super::{Shared, locked};
 use crate::ids::TraceId;
 use crate::manifest::Manifest;
 use crate::raw::{RawLog, RawMetric, RawSpan};
+use crate::segment::SegmentError;
 
 /// What a store held at one moment. It stays as it is while the store goes on.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     manifest: Arc<Manifest>,
+    segments: Arc<Vec<Arc<Segment>>>,
     /// Oldest first.
     memory: Vec<MemoryView>,
+    damage: Arc<Mutex<Vec<Damage>>>,
+    /// When it was taken, Unix nanoseconds.
+    pub(super) taken_nanos: u64,
+    pub(super) rows: Arc<Mutex<RowCache>>,
 }
 
 impl Snapshot {
-    pub(super) fn new(manifest: Arc<Manifest>, memory: Vec<MemoryView>) -> Self {
-        Self { manifest, memory }
+    pub(super) fn new(shared: &Shared) -> Self {
+        let state = shared.state();
+        Self {
+            manifest: Arc::clone(&state.manifest),
+            segments: Arc::clone(&state.segments),
+            memory: state.frozen.iter().chain([&state.active]).map(|part| part.view()).collect(),
+            damage: Arc::clone(&shared.damage),
+            taken_nanos: shared.options.clock.now_nanos(),
+            rows: Arc::clone(&shared.rows),
+        }
+    }
+
+    /// The segments that can be read, oldest first.
+    pub fn segments(&self) -> &[Arc<Segment>] {
+        &self.segments
+    }
+
+    /// The result of a look into a segment. One that turns out to be damaged is named, passed over, and counts as
+    /// having had nothing.
+    ///
+    /// # Errors
+    ///
+    /// When the file system fails: another look may succeed.
+    pub fn unless_damaged<T: Default>(
+        &self,
+        segment: &Segment,
+        looked: Result<T, SegmentError>,
+    ) -> Result<T, StoreError> {
+        looked.or_else(|error| {
+            let damage = segment.sort_out(error)?;
+            let mut known = locked(&self.damage);
+            if !known.contains(&damage) {
+                known.push(damage);
+            }
+            Ok(T::default())
+        })
     }
 
     /// What says which segments count.
@@ -33,11 +76,20 @@ impl Snapshot {
     ///
     /// When a segment cannot be read.
     pub fn trace(&self, id: TraceId) -> Result<Vec<RawSpan>, StoreError> {
-        let mut spans = Vec::new();
+        let mut spans = self.committed_trace(id)?;
         for memory in &self.memory {
             memory.trace(id, &mut spans);
         }
         deduplicate(&mut spans);
+        Ok(spans)
+    }
+
+    /// Its spans that are in segments, copies among them.
+    pub(super) fn committed_trace(&self, id: TraceId) -> Result<Vec<RawSpan>, StoreError> {
+        let mut spans = Vec::new();
+        for segment in self.segments.iter() {
+            spans.extend(self.unless_damaged(segment, segment.trace(id))?);
+        }
         Ok(spans)
     }
 
@@ -47,10 +99,15 @@ impl Snapshot {
     ///
     /// When a segment cannot be read.
     pub fn find_by_prefix(&self, digits: &str, limit: usize) -> Result<Vec<TraceId>, StoreError> {
-        let Some((low, high)) = prefix_range(digits) else { return Ok(Vec::new()) };
+        let digits = digits.strip_prefix("0x").unwrap_or(digits).to_ascii_lowercase();
+        let Some((low, high)) = prefix_range(&digits) else { return Ok(Vec::new()) };
         let traces = self.memory.iter().flat_map(MemoryView::traces);
         let mut found: Vec<TraceId> =
             traces.map(|(id, _)| id).filter(|id| (low..=high).contains(&id.number())).collect();
+        for segment in self.segments.iter() {
+            let looked = segment.trace_ids(&digits, limit);
+            found.extend(self.unless_damaged(segment, looked)?);
+        }
         found.sort_unstable();
         found.dedup();
         found.truncate(limit);
@@ -81,6 +138,32 @@ impl Snapshot {
         traces
     }
 
+    /// All log records, in no order.
+    ///
+    /// # Errors
+    ///
+    /// When a segment cannot be read.
+    pub fn logs(&self) -> Result<Vec<RawLog>, StoreError> {
+        let mut logs = self.memory_logs();
+        for segment in self.segments.iter() {
+            logs.extend(self.unless_damaged(segment, segment.logs())?);
+        }
+        Ok(logs)
+    }
+
+    /// All metrics, in no order.
+    ///
+    /// # Errors
+    ///
+    /// When a segment cannot be read.
+    pub fn metrics(&self) -> Result<Vec<RawMetric>, StoreError> {
+        let mut metrics = self.memory_metrics();
+        for segment in self.segments.iter() {
+            metrics.extend(self.unless_damaged(segment, segment.metrics())?);
+        }
+        Ok(metrics)
+    }
+
     /// Log records that are in no segment yet, in the order of their arrival.
     pub fn memory_logs(&self) -> Vec<RawLog> {
         self.memory.iter().flat_map(MemoryView::logs).collect()
@@ -94,7 +177,6 @@ impl Snapshot {
 
 /// The lowest and highest id that begin with some hex digits.
 fn prefix_range(digits: &str) -> Option<(u128, u128)> {
-    let digits = digits.strip_prefix("0x").unwrap_or(digits);
     let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     if digits.is_empty() || digits.len() > 32 || !is_hex {
         return None;

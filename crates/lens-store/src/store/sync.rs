@@ -38,6 +38,21 @@ impl Sync {
         Self { progress: Mutex::new(progress), changed: Condvar::new() }
     }
 
+    /// Whether a frame, or one before it, may not survive a loss of power, ever.
+    pub(super) fn is_in_doubt(&self, seq: u64) -> bool {
+        let doubtful = locked(&self.progress).doubtful;
+        doubtful.0 < doubtful.1 && doubtful.0 < seq
+    }
+
+    /// Frames up to this one are in segments.
+    pub(super) fn committed(&self, watermark: u64) {
+        let mut progress = locked(&self.progress);
+        progress.doubtful.0 = progress.doubtful.0.max(watermark.min(progress.doubtful.1));
+        progress.synced = progress.synced.max(watermark);
+        drop(progress);
+        self.changed.notify_all();
+    }
+
     pub(super) fn stop(&self) {
         locked(&self.progress).is_stopped = true;
         self.changed.notify_all();
@@ -88,7 +103,7 @@ impl Shared {
         let mut progress = locked(&self.sync.progress);
         progress.is_running = false;
         match &synced {
-            Ok(()) => progress.synced = last_seq,
+            Ok(()) => progress.synced = progress.synced.max(last_seq),
             Err(error) => {
                 progress.doubtful = (progress.synced, last_seq);
                 progress.failure = Some(error.kind());
@@ -96,6 +111,9 @@ impl Shared {
         }
         drop(progress);
         self.sync.changed.notify_all();
+        if synced.is_err() {
+            self.maintenance.wake();
+        }
         synced
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use lens_otlp::encode::{
@@ -14,6 +15,8 @@ use super::*;
 use crate::ids::TraceId;
 use crate::raw::RawSpan;
 use crate::wal::{Compression, Encoding, Format, Signal};
+
+mod segments;
 
 /// A span in a few numbers.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +44,7 @@ impl Given {
             span_id: [self.span; 8],
             name: self.name,
             start_nanos: self.start_nanos,
-            end_nanos: self.start_nanos + 5,
+            end_nanos: self.start_nanos.saturating_add(5),
             attributes: &attributes,
             ..SpanParts::default()
         };
@@ -377,9 +380,7 @@ fn logs_and_metrics_are_logged_and_kept_too() {
     let store = open(folder.path());
     for (signal, item) in [(Signal::Logs, record), (Signal::Metrics, metric)] {
         let request = nested(&item);
-        // There is no reader of their JSON: the log gets protobuf.
-        let encoding = Encoding { format: Format::Json, compression: Compression::None };
-        store.append(signal, encoding, Bytes::from_static(b"{}"), request).expect("taken");
+        store.append(signal, Encoding::PROTOBUF, request.clone(), request).expect("taken");
     }
     drop(store);
     let snapshot = open(folder.path()).snapshot();
@@ -389,4 +390,12 @@ fn logs_and_metrics_are_logged_and_kept_too() {
         (77, Some(trace_id(4)), 1)
     );
     assert_eq!(snapshot.memory_metrics().len(), 1);
+    let (log, metric) = (logs[0].message.clone(), snapshot.memory_metrics()[0].message.clone());
+    open(folder.path()).close().expect("written");
+    let snapshot = open(folder.path()).snapshot();
+    assert!(snapshot.memory_logs().is_empty() && snapshot.memory_metrics().is_empty());
+    let (logs, metrics) = (snapshot.logs().expect("logs"), snapshot.metrics().expect("metrics"));
+    assert_eq!((logs.len(), metrics.len()), (1, 1));
+    assert_eq!((&logs[0].message, logs[0].time_nanos, logs[0].ingest_seq), (&log, 77, 1));
+    assert_eq!((&metrics[0].message, metrics[0].ingest_seq), (&metric, 2));
 }

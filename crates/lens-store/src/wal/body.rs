@@ -66,12 +66,13 @@ pub fn to_protobuf(
     let inflated = inflate(body, encoding.compression, max_bytes)?;
     match (encoding.format, signal) {
         (Format::Protobuf, _) => Ok(inflated),
-        (Format::Json, Signal::Traces) => lens_otlp::json::decode_trace_request(&inflated)
-            .map(Bytes::from)
-            .map_err(BodyError::Json),
-        // There is no reader of these: whoever appends them gives their protobuf form to the log.
-        (Format::Json, Signal::Logs | Signal::Metrics) => {
-            Err(BodyError::Json(DecodeError::Json("the request")))
+        (Format::Json, signal) => {
+            let read = match signal {
+                Signal::Traces => lens_otlp::json::decode_trace_request,
+                Signal::Logs => lens_otlp::json::decode_logs_request,
+                Signal::Metrics => lens_otlp::json::decode_metrics_request,
+            };
+            read(&inflated).map(Bytes::from).map_err(BodyError::Json)
         }
     }
 }
