@@ -47,7 +47,7 @@ fn now_nanos() -> u64 {
 
 fn options(kind: &str) -> Options {
     let retention = match kind {
-        "retention" => Retention { max_bytes: Some(150_000), max_age: None },
+        "retention" => Retention { max_bytes: Some(40_000), max_age: None },
         _ => Retention::default(),
     };
     Options {
@@ -55,7 +55,7 @@ fn options(kind: &str) -> Options {
         sync_interval: Duration::from_millis(5),
         wal_file_bytes: 4_000,
         flush: FlushOptions { max_spans: 64, ..FlushOptions::default() },
-        compaction: Compaction { max_small_files: 3, small_bytes: 100_000, max_bytes: 1 << 20 },
+        compaction: Compaction { max_small_files: 1, small_bytes: 100_000, max_bytes: 1 << 20 },
         retention,
         ..Options::default()
     }
@@ -82,6 +82,10 @@ fn say(what: char, number: u64) {
 /// Ends only by a signal.
 fn write_spans(store: &Store, mut number: u64) {
     loop {
+        // So that it flushes, merges and removes at least as much as it appends.
+        while store.memory().spans > 128 {
+            std::thread::yield_now();
+        }
         say('S', number);
         loop {
             let start_nanos = now_nanos();
@@ -120,7 +124,7 @@ fn rehearse(rounds: usize) {
         let folder = support::folder();
         let mut said = Said::default();
         for _ in 0..KILLS.min(rounds - round) {
-            let life = Duration::from_micros(1_000 + next(400_000));
+            let life = Duration::from_micros(1_000 + next(600_000));
             live_and_die(folder.path(), kind, life, &mut said);
             let seen = check(folder.path(), kind, &said);
             println!("round {round}: {kind} {life:?}: {seen:?}");
