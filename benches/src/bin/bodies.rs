@@ -51,7 +51,8 @@ fn main() {
         let bytes: usize = peer.iter().map(|text| text.len()).sum();
         println!("{name:34} {bytes:7} {own:9.0} {theirs:9.0} {:6.3}", own / theirs);
     };
-    let Bodies { row, whole, params, first, call, second, answer, response, verify, verified } = &bodies;
+    let Bodies { row, whole, params, first, call, second, answer, response, verify, verified } =
+        &bodies;
     let parse = |body: &Bytes| {
         black_box(CreateParams::parse(black_box(body), Urls::With).is_ok());
     };

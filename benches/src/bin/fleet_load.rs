@@ -98,7 +98,14 @@ fn report(options: &Options, samples: &BTreeMap<String, Vec<Sample>>) {
     );
     println!(
         "{:12} {:>10} {:>8} {:>8} {:>8} {:>12} {:>14} {:>12}",
-        "variant", "rollouts/s", "p50 ms", "p95 ms", "p99 ms", "CPU s/1,000", "more µs each", "spans each"
+        "variant",
+        "rollouts/s",
+        "p50 ms",
+        "p95 ms",
+        "p99 ms",
+        "CPU s/1,000",
+        "more µs each",
+        "spans each"
     );
     let median = |values: Vec<f64>| {
         let mut values = values;
@@ -127,7 +134,8 @@ fn report(options: &Options, samples: &BTreeMap<String, Vec<Sample>>) {
         println!("\n{variant}: by process");
         for name in all[0].cpu.keys() {
             let cpu = median(all.iter().filter_map(|s| s.cpu.get(name).copied()).collect());
-            let resident = median(all.iter().filter_map(|s| s.resident.get(name).copied()).collect());
+            let resident =
+                median(all.iter().filter_map(|s| s.resident.get(name).copied()).collect());
             println!("  {name:44} {cpu:8.3} CPU s/1,000 {:8.1} MiB", resident / 1048576.0);
         }
     }
@@ -168,7 +176,8 @@ fn run(options: &Options, variant: &str) -> Outcome<Sample> {
         Ok(serde_json::from_slice(&output.stdout)?)
     };
     collect(WARM_REPEATS, "warm.jsonl")?;
-    let before: BTreeMap<_, _> = pids.iter().map(|(name, pid)| (name.clone(), cpu_of(*pid))).collect();
+    let before: BTreeMap<_, _> =
+        pids.iter().map(|(name, pid)| (name.clone(), cpu_of(*pid))).collect();
     let own_children = children_cpu();
     let repeats = options.rollouts / ROWS;
     let summary = collect(repeats, "out.jsonl")?;
@@ -178,9 +187,8 @@ fn run(options: &Options, variant: &str) -> Outcome<Sample> {
     std::thread::sleep(Duration::from_millis(if sink.is_some() { 5500 } else { 0 }));
     let mut sample = Sample {
         rollouts_per_second: number(&summary, "rollouts_per_second"),
-        millis: ["p50", "p95", "p99"].map(|key| {
-            summary.get("duration_millis").map_or(f64::NAN, |d| number(d, key))
-        }),
+        millis: ["p50", "p95", "p99"]
+            .map(|key| summary.get("duration_millis").map_or(f64::NAN, |d| number(d, key))),
         ..Sample::default()
     };
     for (name, pid) in &pids {
@@ -275,7 +283,8 @@ impl Fleet {
     /// Pids of the supervisor and of every server.
     fn pids(&self, head: u16) -> Outcome<Vec<(String, u32)>> {
         let mut stream = TcpStream::connect(("127.0.0.1", head))?;
-        stream.write_all(b"GET /server_instances HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")?;
+        stream
+            .write_all(b"GET /server_instances HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
         let body = text.split("\r\n\r\n").nth(1).ok_or("no body")?;

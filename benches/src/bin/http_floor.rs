@@ -56,7 +56,8 @@ async fn serve() -> Outcome<()> {
 }
 
 fn drive(runtime: &tokio::runtime::Runtime, connections: usize) -> Outcome<()> {
-    let mut server = Command::new(std::env::current_exe()?).arg("serve").stdout(Stdio::piped()).spawn()?;
+    let mut server =
+        Command::new(std::env::current_exe()?).arg("serve").stdout(Stdio::piped()).spawn()?;
     let mut address = String::new();
     BufReader::new(server.stdout.take().ok_or("no stdout")?).read_line(&mut address)?;
     let address = address.trim().to_owned();
@@ -67,13 +68,15 @@ fn drive(runtime: &tokio::runtime::Runtime, connections: usize) -> Outcome<()> {
             let stream = tokio::net::TcpStream::connect(&address).await?;
             stream.set_nodelay(true)?;
             let (mut sender, connection) =
-                hyper::client::conn::http1::handshake::<_, Full<Bytes>>(TokioIo::new(stream)).await?;
+                hyper::client::conn::http1::handshake::<_, Full<Bytes>>(TokioIo::new(stream))
+                    .await?;
             tokio::spawn(connection);
             let done = Arc::clone(&done);
             tokio::spawn(async move {
                 let body = Bytes::from(vec![b'x'; REQUEST_BYTES]);
                 loop {
-                    let request = Request::post("/").header("host", "x").body(Full::new(body.clone()));
+                    let request =
+                        Request::post("/").header("host", "x").body(Full::new(body.clone()));
                     let Ok(request) = request else { return };
                     if sender.ready().await.is_err() {
                         return;

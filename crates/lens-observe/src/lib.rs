@@ -9,7 +9,7 @@ pub mod pages;
 pub mod prometheus;
 pub mod receiver;
 
-pub use api::Api;
+pub use api::{Api, LEFT_OUT};
 pub use intake::{Accepted, Compression, Form, Incoming, Intake, Refused, Signal};
 pub use keeper::{Keeper, TICK};
 pub use pages::Pages;

@@ -29,6 +29,8 @@ pub struct Page {
     pub status: StatusCode,
     /// Media type.
     pub content_type: Cow<'static, str>,
+    /// Other headers.
+    pub headers: Vec<(&'static str, String)>,
     /// Body.
     pub body: Bytes,
 }
@@ -36,13 +38,23 @@ pub struct Page {
 impl Page {
     /// A page that is as it should be.
     pub fn ok(content_type: impl Into<Cow<'static, str>>, body: impl Into<Bytes>) -> Self {
-        Self { status: StatusCode::OK, content_type: content_type.into(), body: body.into() }
+        Self {
+            status: StatusCode::OK,
+            content_type: content_type.into(),
+            headers: Vec::new(),
+            body: body.into(),
+        }
     }
 
     /// What is wrong with a question, as JSON.
     pub fn refusal(status: StatusCode, message: &str) -> Self {
         let body = serde_json::json!({ "message": message }).to_string();
-        Self { status, content_type: "application/json".into(), body: body.into() }
+        Self {
+            status,
+            content_type: "application/json".into(),
+            headers: Vec::new(),
+            body: body.into(),
+        }
     }
 }
 

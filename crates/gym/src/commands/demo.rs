@@ -49,11 +49,10 @@ pub fn run(args: &DemoArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Err
         return Ok(ExitStatus::Interrupted);
     }
 
-    let logs = [workspace.logs()];
-    let trace::Reading { spans, report } = trace::read(&logs)?;
-    let traces = trace::Traces::assemble(spans);
+    let source = trace::Source::open(&[workspace.store()])?;
+    let traces = source.all()?;
     if traces.rollouts().next().is_none() {
-        anyhow::bail!(trace::nothing_found(&logs, &report));
+        anyhow::bail!("no rollout is in {}: {}", workspace.store().display(), source.sentence());
     }
     let text =
         Report { args, outcome: &outcome, traces: &traces, directory: workspace.directory() }

@@ -13,7 +13,7 @@ use crate::trace::{self, Source};
 /// Lists the runs, the latest first.
 pub fn run(args: &RunListArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
     let source = Source::open(&args.from.paths)?;
-    let runs = runs(&source.rows(&Filter::default()));
+    let runs = runs(&source.rows(&Filter::default())?);
     if args.json {
         let runs: Vec<Value> = runs.iter().map(trace::run_value).collect();
         let document = json!({ "runs": runs, "read": source.read_value() });
@@ -22,7 +22,7 @@ pub fn run(args: &RunListArgs, printer: &Printer) -> Result<ExitStatus, anyhow::
         printer.data(&trace::runs_table(&runs, &trace::Canvas::of(printer)))?;
     }
     if runs.is_empty() {
-        let missing = source.is_empty().unwrap_or(trace::NotFound::NoRollouts);
+        let missing = source.is_empty()?.unwrap_or(trace::NotFound::NoRollouts);
         render::error(printer, &missing.into());
         return Ok(ExitStatus::Negative);
     }

@@ -14,21 +14,21 @@ use crate::trace::{self, Source};
 pub fn run(args: &RunShowArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
     let source = Source::open(&args.from.paths)?;
     let filter = Filter { run: args.run.clone(), ..Filter::default() };
-    let rows = source.rows(&filter);
+    let rows = source.rows(&filter)?;
     let found = runs(&rows);
     let [one] = found.as_slice() else {
-        let missing = match source.is_empty() {
+        let missing = match source.is_empty()? {
             Some(nothing) => nothing,
             None => trace::NotFound::of_runs(
                 args.run.as_deref(),
-                &if found.is_empty() { runs(&source.rows(&Filter::default())) } else { found },
+                &if found.is_empty() { runs(&source.rows(&Filter::default())?) } else { found },
             ),
         };
         printer.say(&source.sentence());
         render::error(printer, &missing.into());
         return Ok(ExitStatus::Negative);
     };
-    let report = trace::Report::of(&source, rows);
+    let report = trace::Report::of(&source, rows)?;
     if args.json {
         let mut document = trace::run_value(one);
         document["bands"] = json!(report.bands_value());

@@ -24,10 +24,11 @@ pub fn run(args: &TraceDiffArgs, printer: &Printer) -> Result<ExitStatus, anyhow
     let source_b =
         if path_a == path_b { None } else { Some(Source::open(std::slice::from_ref(&path_b))?) };
     let source_b = source_b.as_ref().unwrap_or(&source_a);
-    let (rows_a, rows_b) = (source_a.rows(&a.filter), source_b.rows(&b.filter));
+    let (rows_a, rows_b) = (source_a.rows(&a.filter)?, source_b.rows(&b.filter)?);
     for (typed, rows, source) in [(&args.a, &rows_a, &source_a), (&args.b, &rows_b, source_b)] {
         if rows.is_empty() {
-            let missing = source.is_empty().unwrap_or(trace::NotFound::NoneSelected(typed.clone()));
+            let missing =
+                source.is_empty()?.unwrap_or(trace::NotFound::NoneSelected(typed.clone()));
             render::error(printer, &missing.into());
             return Ok(ExitStatus::Negative);
         }

@@ -14,7 +14,7 @@ use crate::trace::{self, Choice, Section, Source, counted};
 /// Writes traces for other software.
 pub fn run(args: &TraceExportArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
     let source = Source::open(&args.from.paths)?;
-    if let Some(nothing) = source.is_empty() {
+    if let Some(nothing) = source.is_empty()? {
         render::error(printer, &nothing.into());
         return Ok(ExitStatus::Negative);
     }
@@ -22,12 +22,13 @@ pub fn run(args: &TraceExportArgs, printer: &Printer) -> Result<ExitStatus, anyh
     let choice = Choice::of(args.rollout.as_deref(), args.trace.as_deref(), args.slowest);
     let chosen = match choice {
         Some(choice) => trace::choose(&source, choice, &filter),
-        None if filter.is_empty() => Ok(trace::Chosen::everything(source.all())),
+        None if filter.is_empty() => Ok(trace::Chosen::everything(source.all()?)),
         None => trace::choose(&source, Choice::Slowest(usize::MAX), &filter),
     };
     let chosen = match chosen {
         Ok(chosen) => chosen,
-        Err(missing) => {
+        Err(trace::Unanswered::Source(error)) => return Err(error.into()),
+        Err(trace::Unanswered::NotFound(missing)) => {
             printer.say(&source.sentence());
             render::error(printer, &missing.into());
             return Ok(ExitStatus::Negative);

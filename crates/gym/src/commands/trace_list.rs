@@ -9,11 +9,12 @@ use crate::trace::{self, Source};
 /// Lists the traces in files.
 pub fn run(args: &TraceListArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
     let source = Source::open(&args.from.paths)?;
-    let nothing = source.is_empty();
+    let nothing = source.is_empty()?;
+    let all = source.all()?;
     if args.json {
-        printer.data(&trace::list_document(&source.all(), &source.read_value()).to_string())?;
+        printer.data(&trace::list_document(all.as_ref(), &source.read_value()).to_string())?;
     } else if nothing.is_none() {
-        printer.data(&trace::list_table(&source.all(), &trace::Canvas::of(printer)))?;
+        printer.data(&trace::list_table(all.as_ref(), &trace::Canvas::of(printer)))?;
     }
     if let Some(nothing) = nothing {
         render::error(printer, &nothing.into());

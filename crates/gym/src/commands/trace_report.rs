@@ -11,18 +11,18 @@ use crate::trace::{self, Source};
 /// Says where the time of the rollouts in files went.
 pub fn run(args: &TraceReportArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
     let source = Source::open(&args.from.paths)?;
-    if let Some(nothing) = source.is_empty() {
+    if let Some(nothing) = source.is_empty()? {
         render::error(printer, &nothing.into());
         return Ok(ExitStatus::Negative);
     }
-    let mut rows = source.rows(&args.only.filter());
+    let mut rows = source.rows(&args.only.filter())?;
     let report = match args.slowest {
-        None => trace::Report::of(&source, rows),
+        None => trace::Report::of(&source, rows)?,
         Some(count) => {
             slowest_first(&mut rows);
             let rest = rows.split_off(count.min(rows.len()));
-            let shared = trace::shared_of(&source, &rows, &rest);
-            trace::Report::of(&source, rows).with_shared(shared)
+            let shared = trace::shared_of(&source, &rows, &rest)?;
+            trace::Report::of(&source, rows)?.with_shared(shared)
         }
     };
     if args.json {

@@ -9,7 +9,7 @@ use crate::trace::{self, Choice, Section, Source};
 /// Draws traces as timelines.
 pub fn run(args: &TraceShowArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
     let source = Source::open(&args.from.paths)?;
-    if let Some(nothing) = source.is_empty() {
+    if let Some(nothing) = source.is_empty()? {
         render::error(printer, &nothing.into());
         return Ok(ExitStatus::Negative);
     }
@@ -17,16 +17,17 @@ pub fn run(args: &TraceShowArgs, printer: &Printer) -> Result<ExitStatus, anyhow
     let choice = Choice::of(args.rollout.as_deref(), args.trace.as_deref(), args.slowest);
     let chosen = match trace::choose(&source, choice.unwrap_or(Choice::Obvious), &filter) {
         Ok(chosen) => chosen,
-        Err(missing) => {
+        Err(trace::Unanswered::Source(error)) => return Err(error.into()),
+        Err(trace::Unanswered::NotFound(missing)) => {
             printer.say(&source.sentence());
             render::error(printer, &missing.into());
             return Ok(ExitStatus::Negative);
         }
     };
     let (traces, sections) = (chosen.traces, chosen.sections);
-    let summed = args.summary.then(|| {
-        let rows = source.rows(&filter);
-        let traces = source.traces(rows.iter().map(|row| row.trace_id));
+    let summed = if args.summary {
+        let rows = source.rows(&filter)?;
+        let traces = source.traces(rows.iter().map(|row| row.trace_id))?;
         let mut all: Vec<Section> = rows
             .iter()
             .filter_map(|row| traces.find_rollout(row.trace_id, row.root_span_id))
@@ -35,8 +36,10 @@ pub fn run(args: &TraceShowArgs, printer: &Printer) -> Result<ExitStatus, anyhow
         if all.is_empty() {
             all = sections.clone();
         }
-        trace::summarise(&traces, &all)
-    });
+        Some(trace::summarise(&traces, &all))
+    } else {
+        None
+    };
 
     if args.json {
         let read = source.read_value();

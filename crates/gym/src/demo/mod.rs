@@ -2,7 +2,7 @@
 //!
 //! The demo runs `gym eval run` as anybody would, in a process of its own with an environment of
 //! its own: whatever telemetry the caller's shell asks for neither reaches the demo nor is
-//! disturbed by it. What it shows is read back from the log files that this run left behind.
+//! disturbed by it. What it shows is read back from the store that this run left behind.
 
 mod report;
 mod rows;

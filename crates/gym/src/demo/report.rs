@@ -15,7 +15,7 @@ pub struct Report<'a> {
     pub args: &'a DemoArgs,
     /// How the run ended.
     pub outcome: &'a Outcome,
-    /// What the logs say.
+    /// What was received.
     pub traces: &'a Traces,
     /// The directory that holds everything.
     pub directory: &'a Path,
@@ -59,17 +59,17 @@ impl Report<'_> {
     }
 
     fn next(&self, slowest: Option<&str>) -> String {
-        let logs = self.directory.join("logs");
-        let logs = shell_word(&logs.display().to_string());
+        let store = self.directory.join("store");
+        let store = shell_word(&store.display().to_string());
         let environment = &self.args.environment;
         let mut text = String::from("what to type next\n");
         let mut line = |command: &str, what: &str| {
             writeln!(text, "  {command}\n      {what}").ok();
         };
-        line(&format!("gym trace list {logs}"), "every trace of this run");
-        line(&format!("gym trace show {logs} --slowest 3"), "the three slowest rollouts");
+        line(&format!("gym trace report {store}"), "where the time of all rollouts went");
+        line(&format!("gym trace show {store} --slowest 3"), "the three slowest rollouts");
         if let Some(id) = slowest {
-            line(&format!("gym trace show {logs} --rollout {id}"), "one rollout by its id");
+            line(&format!("gym trace show {store} --rollout {id}"), "one rollout by its id");
         }
         line(
             &format!(

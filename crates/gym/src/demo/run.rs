@@ -1,6 +1,7 @@
 //! The run of a demo: `gym eval run` under a guard, its output into the demo's log.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -142,6 +143,9 @@ fn command(args: &DemoArgs, workspace: &Workspace) -> io::Result<Command> {
     command.arg("--input").arg(workspace.input());
     command.arg("--output").arg(workspace.output());
     command.arg("--log-dir").arg(workspace.logs());
+    let mut observe = OsString::from("--observe=");
+    observe.push(workspace.store());
+    command.arg(observe);
     command.args(["--concurrency", &args.concurrency.to_string()]);
     command.arg(format!("++head_server.port={head_port}"));
     command.arg(format!("{model}.seed={}", args.seed));
@@ -162,10 +166,7 @@ fn command(args: &DemoArgs, workspace: &Workspace) -> io::Result<Command> {
     for name in [TRACEPARENT, TRACESTATE, BAGGAGE] {
         command.env_remove(name);
     }
-    command.env(env_vars::ENABLED, "1");
-    command.env(env_vars::EXPORTER, "console");
     command.env(env_vars::SPAN_GROUPS, "all");
-    command.env(env_vars::METRICS_ENABLED, "0");
     Ok(command)
 }
 

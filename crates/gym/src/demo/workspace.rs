@@ -95,6 +95,11 @@ impl Workspace {
         self.directory.join("rollouts.jsonl")
     }
 
+    /// The spans of the run.
+    pub fn store(&self) -> PathBuf {
+        self.directory.join("store")
+    }
+
     /// One log a process.
     pub fn logs(&self) -> PathBuf {
         self.directory.join("logs")

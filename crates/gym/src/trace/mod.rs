@@ -1,7 +1,7 @@
 //! Reading traces back and drawing them.
 //!
 //! Everything below works on spans of `lens_store`, whatever they were read from: console lines of this
-//! software, console lines of the Python reference, OTLP JSON.
+//! software, console lines of the Python reference, OTLP JSON, a store.
 //! Reading is tolerant (logs are cut off, mixed with other text, written twice); what was skipped
 //! is counted in [`ReadReport`], never dropped in silence. Nothing here recurses over a tree, so
 //! a trace may be as deep as it likes.
@@ -36,7 +36,7 @@ pub use read::{Reading, counted, read};
 pub use report::Report;
 pub use runs::{run_text, run_value, runs_table};
 pub use search::{found_table, metrics_table};
-pub use select::{Choice, Chosen, NotFound, choose, nothing_found};
+pub use select::{Choice, Chosen, NotFound, Unanswered, choose};
 pub use shared::shared_of;
 pub use source::Source;
 pub use stragglers::Found;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::read::counted;
 use super::shared::{shared_table, shared_value};
-use super::source::Source;
+use super::source::{Source, SourceError};
 use super::text::{Align, Canvas, duration_text, table};
 
 /// Requests without an answering side that are named.
@@ -36,9 +36,9 @@ pub struct Report {
 
 impl Report {
     /// Of these rollouts.
-    pub fn of(source: &Source, rows: Vec<RolloutRow>) -> Self {
-        let unanswered = unanswered_of(source, &rows);
-        Self { all: Aggregate::of(&rows), rows, unanswered, shared: None }
+    pub fn of(source: &Source, rows: Vec<RolloutRow>) -> Result<Self, SourceError> {
+        let unanswered = unanswered_of(source, &rows)?;
+        Ok(Self { all: Aggregate::of(&rows), rows, unanswered, shared: None })
     }
 
     /// With what they share that others do not have.
@@ -201,16 +201,19 @@ pub fn rollout_value(row: &RolloutRow) -> Value {
 }
 
 /// What was called in vain on the paths of the rollouts with most time of no other band.
-fn unanswered_of(source: &Source, rows: &[RolloutRow]) -> BTreeMap<String, usize> {
+fn unanswered_of(
+    source: &Source,
+    rows: &[RolloutRow],
+) -> Result<BTreeMap<String, usize>, SourceError> {
     let mut with_other: Vec<&RolloutRow> =
         rows.iter().filter(|row| row.bands[Band::Other] > 0).collect();
     with_other.sort_by_key(|row| (std::cmp::Reverse(row.bands[Band::Other]), row.trace_id));
     with_other.truncate(LOOKED_AT);
     let mut counts = BTreeMap::new();
     if with_other.is_empty() {
-        return counts;
+        return Ok(counts);
     }
-    let traces = source.traces(with_other.iter().map(|row| row.trace_id));
+    let traces = source.traces(with_other.iter().map(|row| row.trace_id))?;
     for row in with_other {
         let Some((trace, rollout)) = traces.find_rollout(row.trace_id, row.root_span_id) else {
             continue;
@@ -219,7 +222,7 @@ fn unanswered_of(source: &Source, rows: &[RolloutRow]) -> BTreeMap<String, usize
             *counts.entry(unanswered(&traces, trace, rollout, piece)).or_default() += 1;
         }
     }
-    counts
+    Ok(counts)
 }
 
 pub(super) fn share_text(part: u64, whole: u64) -> String {

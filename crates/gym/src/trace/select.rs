@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::read::{ReadReport, counted};
 use super::runs::run_name;
-use super::source::Source;
+use super::source::{Source, SourceError};
 use super::text::duration_text;
 
 /// What was asked for.
@@ -119,6 +119,17 @@ pub enum NotFound {
     NoRollouts,
 }
 
+/// Why nothing was chosen.
+#[derive(Debug, thiserror::Error)]
+pub enum Unanswered {
+    /// There is nothing like that.
+    #[error(transparent)]
+    NotFound(#[from] NotFound),
+    /// Nobody can say.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+}
+
 impl NotFound {
     /// Not one run, but these.
     pub fn of_runs(wanted: Option<&str>, runs: &[Run]) -> Self {
@@ -138,74 +149,78 @@ fn closest_text(closest: &[String]) -> String {
 }
 
 /// Finds what was asked for among the rollouts that are meant.
-pub fn choose(source: &Source, choice: Choice<'_>, filter: &Filter) -> Result<Chosen, NotFound> {
+///
+/// # Errors
+///
+/// When there is nothing like that, or the source cannot be read.
+pub fn choose(source: &Source, choice: Choice<'_>, filter: &Filter) -> Result<Chosen, Unanswered> {
     match choice {
         Choice::Rollout(wanted) => {
             let asked = Filter { rollout: Some(wanted.to_owned()), ..filter.clone() };
-            let rows = source.rows(&asked);
+            let rows = source.rows(&asked)?;
             if rows.is_empty() {
-                let rows = source.rows(filter);
+                let rows = source.rows(filter)?;
                 let ids = rows.iter().map(|row| row.rollout_id.to_string());
                 let closest = closest(wanted, ids.filter(|id| !id.is_empty()));
-                return Err(NotFound::Rollout { wanted: wanted.to_owned(), closest });
+                return Err(NotFound::Rollout { wanted: wanted.to_owned(), closest }.into());
             }
-            Ok(sections(source, &rows))
+            Ok(sections(source, &rows)?)
         }
         Choice::Trace(wanted) => by_trace(source, wanted),
         Choice::Slowest(count) => {
-            let mut rows = source.rows(filter);
+            let mut rows = source.rows(filter)?;
             if rows.is_empty() {
-                return Err(NotFound::NoRollouts);
+                return Err(NotFound::NoRollouts.into());
             }
             slowest_first(&mut rows);
             rows.truncate(count);
-            Ok(sections(source, &rows))
+            Ok(sections(source, &rows)?)
         }
         Choice::Obvious => obvious(source, filter),
     }
 }
 
 /// What to draw for rollouts.
-fn sections(source: &Source, rows: &[RolloutRow]) -> Chosen {
-    let traces = source.traces(rows.iter().map(|row| row.trace_id));
+fn sections(source: &Source, rows: &[RolloutRow]) -> Result<Chosen, SourceError> {
+    let traces = source.traces(rows.iter().map(|row| row.trace_id))?;
     let found = rows.iter().filter_map(|row| {
         let (trace, rollout) = traces.find_rollout(row.trace_id, row.root_span_id)?;
         Some(traces.section(trace, rollout))
     });
     let sections = found.collect();
-    Chosen { traces, sections, remark: None }
+    Ok(Chosen { traces, sections, remark: None })
 }
 
-fn by_trace(source: &Source, wanted: &str) -> Result<Chosen, NotFound> {
+fn by_trace(source: &Source, wanted: &str) -> Result<Chosen, Unanswered> {
     let digits = wanted.strip_prefix("0x").unwrap_or(wanted).to_ascii_lowercase();
-    let traces = source.all();
-    let ids: Vec<String> = traces.traces.iter().map(|trace| trace.trace_id.to_string()).collect();
-    let found: Vec<usize> = (0..ids.len()).filter(|&at| ids[at].starts_with(&digits)).collect();
+    let found = source.trace_ids(&digits)?;
     match found.as_slice() {
         [] => {
-            let closest = closest(&digits, ids.into_iter());
-            Err(NotFound::Trace { wanted: wanted.to_owned(), closest })
+            let ids = source.trace_ids("")?;
+            let closest = closest(&digits, ids.iter().map(ToString::to_string));
+            Err(NotFound::Trace { wanted: wanted.to_owned(), closest }.into())
         }
         [one] => {
-            let sections = vec![traces.whole(*one)];
+            let traces = source.traces(std::iter::once(*one))?;
+            let at = traces.traces.iter().position(|trace| trace.trace_id == *one);
+            let sections = at.map(|at| traces.whole(at)).into_iter().collect();
             Ok(Chosen { traces, sections, remark: None })
         }
         many => Err(NotFound::Ambiguous {
             wanted: wanted.to_owned(),
             count: many.len(),
-            some: many.iter().take(3).map(|&at| ids[at].clone()).collect(),
-        }),
+            some: many.iter().take(3).map(ToString::to_string).collect(),
+        }
+        .into()),
     }
 }
 
-fn obvious(source: &Source, filter: &Filter) -> Result<Chosen, NotFound> {
+fn obvious(source: &Source, filter: &Filter) -> Result<Chosen, Unanswered> {
     let others = "choose with --rollout, --trace or --slowest N";
-    let traces = source.all();
-    if traces.traces.len() == 1 && filter.is_empty() {
-        let sections = vec![traces.whole(0)];
-        return Ok(Chosen { traces, sections, remark: None });
+    if let ([only], true) = (source.trace_ids("")?.as_slice(), filter.is_empty()) {
+        return by_trace(source, &only.to_string());
     }
-    let mut rows = source.rows(filter);
+    let mut rows = source.rows(filter)?;
     slowest_first(&mut rows);
     if let Some(slowest) = rows.first() {
         let remark = format!(
@@ -213,11 +228,12 @@ fn obvious(source: &Source, filter: &Filter) -> Result<Chosen, NotFound> {
             counted(rows.len(), "rollout", "rollouts"),
             duration_text(slowest.duration_nanos())
         );
-        return Ok(Chosen { remark: Some(remark), ..sections(source, &rows[..1]) });
+        return Ok(Chosen { remark: Some(remark), ..sections(source, &rows[..1])? });
     }
     if !filter.is_empty() {
-        return Err(NotFound::NoRollouts);
+        return Err(NotFound::NoRollouts.into());
     }
+    let traces = source.all()?;
     let longest = (0..traces.traces.len()).max_by_key(|&at| traces.traces[at].duration_nanos());
     let remark = format!(
         "this is the longest of {} traces, none of them a rollout; {others}",

@@ -4,7 +4,7 @@ use lens_store::rollouts::RolloutRow;
 use lens_store::rollouts::shared::{Shared, Trait, Traits, shared, traits_of};
 use serde_json::{Value, json};
 
-use super::source::Source;
+use super::source::{Source, SourceError};
 use super::text::{Align, Canvas, table};
 
 /// So many rollouts are looked into on each side; of the rest every nth.
@@ -15,18 +15,22 @@ const SHOWN: usize = 8;
 const NAMED: usize = 3;
 
 /// What `some` share that the `rest` does not have.
-pub fn shared_of(source: &Source, some: &[RolloutRow], rest: &[RolloutRow]) -> Vec<Shared> {
-    let sample = |rows: &[RolloutRow]| -> Vec<Traits> {
+pub fn shared_of(
+    source: &Source,
+    some: &[RolloutRow],
+    rest: &[RolloutRow],
+) -> Result<Vec<Shared>, SourceError> {
+    let sample = |rows: &[RolloutRow]| -> Result<Vec<Traits>, SourceError> {
         let step = rows.len().div_ceil(LOOKED_INTO).max(1);
         let rows: Vec<&RolloutRow> = rows.iter().step_by(step).collect();
-        let traces = source.traces(rows.iter().map(|row| row.trace_id));
+        let traces = source.traces(rows.iter().map(|row| row.trace_id))?;
         let found = rows.iter().filter_map(|row| {
             let (trace, rollout) = traces.find_rollout(row.trace_id, row.root_span_id)?;
             Some(traits_of(&traces, trace, rollout, row))
         });
-        found.collect()
+        Ok(found.collect())
     };
-    shared(&sample(some), &sample(rest))
+    Ok(shared(&sample(some)?, &sample(rest)?))
 }
 
 fn text(what: &Trait) -> String {

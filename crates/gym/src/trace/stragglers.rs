@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::read::counted;
 use super::report::{name_of, rollout_value};
 use super::shared::{shared_of, shared_table, shared_value};
-use super::source::Source;
+use super::source::{Source, SourceError};
 use super::text::{Align, Canvas, duration_text, table};
 
 /// Lines of the table.
@@ -27,9 +27,9 @@ pub struct Found {
 
 impl Found {
     /// Among these rollouts.
-    pub fn among(source: &Source, rows: Vec<RolloutRow>, rule: Rule) -> Self {
+    pub fn among(source: &Source, rows: Vec<RolloutRow>, rule: Rule) -> Result<Self, SourceError> {
         let all = stragglers(&rows, &rule);
-        let traces = source.traces(all.found.iter().map(|one| rows[one.row].trace_id));
+        let traces = source.traces(all.found.iter().map(|one| rows[one.row].trace_id))?;
         let place = |one: &Straggler| {
             let row = &rows[one.row];
             let (trace, rollout) = traces.find_rollout(row.trace_id, row.root_span_id)?;
@@ -43,8 +43,8 @@ impl Found {
             rows.map(|(row, _)| row.clone()).collect()
         };
         let (some, rest) = (part(true), part(false));
-        let shared = if some.len() > 1 { shared_of(source, &some, &rest) } else { Vec::new() };
-        Self { rows, rule, all, places, shared }
+        let shared = if some.len() > 1 { shared_of(source, &some, &rest)? } else { Vec::new() };
+        Ok(Self { rows, rule, all, places, shared })
     }
 
     /// Whether there is none.

@@ -459,13 +459,16 @@ fn source_of(spans: Vec<Span>) -> Source {
 }
 
 fn chosen(source: &Source, choice: Choice<'_>) -> Result<Chosen, NotFound> {
-    choose(source, choice, &Filter::default())
+    choose(source, choice, &Filter::default()).map_err(|error| match error {
+        Unanswered::NotFound(missing) => missing,
+        Unanswered::Source(error) => panic!("{error}"),
+    })
 }
 
 #[test]
 fn the_slowest_rollout_is_not_the_one_that_waited_longest_for_its_slot() {
     let source = three_rollouts();
-    let traces = source.all();
+    let traces = source.all().unwrap();
     let slowest: Vec<_> = traces
         .slowest_first()
         .iter()
@@ -481,7 +484,7 @@ fn the_slowest_rollout_is_not_the_one_that_waited_longest_for_its_slot() {
 
 #[test]
 fn the_summary_says_how_much_was_waiting_for_a_slot() {
-    let traces = three_rollouts().all();
+    let traces = three_rollouts().all().unwrap();
     let all: Vec<_> = (0..3).map(|at| traces.whole(at)).collect();
     let summary = summarise(&traces, &all);
     assert_eq!((summary.rollouts, summary.admission_nanos), (3, 520_000_000));
@@ -548,7 +551,7 @@ fn a_foreign_trace_with_many_rollouts_shows_each_by_itself() {
             ..Line::default()
         },
     ]));
-    let traces = source.all();
+    let traces = source.all().unwrap();
     assert_eq!(traces.rollouts().count(), 2);
     let chosen = chosen(&source, Choice::Rollout("0-0")).unwrap();
     let text = timeline(&traces, chosen.sections[0], &Canvas::PLAIN);
@@ -583,7 +586,7 @@ fn two_instances_of_one_role_are_told_apart_by_name() {
 
 #[test]
 fn the_list_is_sorted_by_start_and_counts() {
-    let traces = three_rollouts().all();
+    let traces = three_rollouts().all().unwrap();
     insta::assert_snapshot!(list_table(&traces, &Canvas::PLAIN), @r"
     TRACE                             ROOT                 ROLLOUT  START (UTC)              DURATION  SPANS  PROCESSES  ERRORS
     0000000000000000000000000000abc1  gym.rollout.attempt  0-0      2026-01-02 03:04:05.000     510ms      2          1       -
@@ -635,8 +638,8 @@ fn self_times_of_nested_sequential_spans_sum_to_the_root() {
 fn bands_of_a_rollout_of_the_reference_add_up_and_are_the_same_in_every_form() {
     let report = |spans| {
         let source = source_of(spans);
-        let rows = source.rows(&Filter::default());
-        Report::of(&source, rows).table(&Canvas::PLAIN)
+        let rows = source.rows(&Filter::default()).unwrap();
+        Report::of(&source, rows).unwrap().table(&Canvas::PLAIN)
     };
     for name in ["rollout_trace.jsonl", "rollout_trace.raw_stdout.txt", "rollout_trace.otlp.json"] {
         let reading = read_fixture(name);

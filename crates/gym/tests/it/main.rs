@@ -11,6 +11,7 @@ mod exchange;
 mod faults;
 mod memory;
 mod models;
+mod observe;
 mod off;
 mod propagation;
 mod python;

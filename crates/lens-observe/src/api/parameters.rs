@@ -1,5 +1,7 @@
 //! The query of a question: names and values, percent-decoded.
 
+use std::str::FromStr;
+
 /// Names and values in the order in which they came.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Parameters(Vec<(String, String)>);
@@ -22,6 +24,18 @@ impl Parameters {
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let values = self.0.iter().rev().filter(|(known, _)| known == name);
         values.map(|(_, value)| value.as_str()).find(|value| !value.is_empty())
+    }
+
+    /// Every value of a name that is not empty.
+    pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let values = self.0.iter().filter(move |(known, _)| known == name);
+        values.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// A number; nothing when it is not given.
+    pub(super) fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>, String> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| format!("{name} must be a number, not {text:?}"))
     }
 
     /// Refuses names that mean nothing: a filter that is misspelt must not filter nothing.

@@ -93,6 +93,11 @@ fn response_of(page: Page) -> Response<Body> {
     if let Ok(content_type) = HeaderValue::try_from(page.content_type.as_ref()) {
         response.headers_mut().insert(CONTENT_TYPE, content_type);
     }
+    for (name, value) in page.headers {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            response.headers_mut().insert(name, value);
+        }
+    }
     response
 }
 

@@ -1,0 +1,197 @@
+//! Asks a running `gym observe`.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONNECTION, HOST};
+use http::{Request, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper_util::rt::TokioIo;
+use lens_observe::LEFT_OUT;
+use tokio::net::TcpStream;
+
+use crate::commands::block_on;
+
+/// Longest answer that is taken.
+const MAX_ANSWER_BYTES: usize = 1 << 30;
+/// How long an answer may take: a question may read many files.
+const LIMIT: Duration = Duration::from_secs(120);
+const PROTOBUF: &str = "application/x-protobuf";
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoteError {
+    /// It is no URL that can be asked.
+    #[error("{url} is no URL of a `gym observe`: http://HOST:PORT")]
+    Url {
+        /// As it was given.
+        url: String,
+    },
+    /// Nobody answers there.
+    #[error("no `gym observe` answers at {base}")]
+    Silent {
+        /// Where it was asked.
+        base: String,
+        /// Why.
+        source: anyhow::Error,
+    },
+    /// It says no.
+    #[error("{base} answers {status}: {message}")]
+    Refused {
+        /// Where it was asked.
+        base: String,
+        /// The status.
+        status: StatusCode,
+        /// What it says.
+        message: String,
+    },
+}
+
+/// A `gym observe` that runs.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    host: String,
+    port: u16,
+    token: Option<String>,
+}
+
+/// What it answered.
+#[derive(Debug)]
+pub struct Answered {
+    /// The body.
+    pub body: Bytes,
+    /// Older traces that are not in it.
+    pub left_out: u64,
+}
+
+impl Remote {
+    /// The `gym observe` at a URL; nothing when the text is no URL.
+    pub fn parse(text: &str, token: Option<String>) -> Option<Result<Self, RemoteError>> {
+        let is_url = text.contains("://");
+        is_url.then(|| {
+            let wrong = || RemoteError::Url { url: text.to_owned() };
+            let uri: Uri = text.parse().map_err(|_| wrong())?;
+            let is_plain = uri.scheme_str() == Some("http") && matches!(uri.path(), "" | "/");
+            let host = uri.host().filter(|_| is_plain).ok_or_else(wrong)?;
+            let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+            Ok(Self { host, port: uri.port_u16().unwrap_or(4318), token })
+        })
+    }
+
+    /// Its URL.
+    pub fn base(&self) -> String {
+        format!("http://{}", self.authority())
+    }
+
+    fn authority(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+
+    /// Asks for JSON.
+    ///
+    /// # Errors
+    ///
+    /// [`RemoteError`].
+    pub fn json(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Answered, RemoteError> {
+        self.get(path, parameters, "application/json")
+    }
+
+    /// Asks for spans as an export request in protobuf.
+    ///
+    /// # Errors
+    ///
+    /// [`RemoteError`].
+    pub fn spans(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Answered, RemoteError> {
+        self.get(path, parameters, PROTOBUF)
+    }
+
+    fn get(
+        &self,
+        path: &str,
+        parameters: &[(&str, &str)],
+        accept: &str,
+    ) -> Result<Answered, RemoteError> {
+        let mut target = format!("/api/v1/{path}");
+        for (at, (name, value)) in parameters.iter().enumerate() {
+            target.push(if at == 0 { '?' } else { '&' });
+            target.push_str(name);
+            target.push('=');
+            percent_encode(&mut target, value);
+        }
+        let exchange = async {
+            let exchange = self.exchange(&target, accept);
+            Ok(tokio::time::timeout(LIMIT, exchange).await??)
+        };
+        let (status, answered) = block_on(exchange)
+            .map_err(|source| RemoteError::Silent { base: self.base(), source })?;
+        if status.is_success() {
+            return Ok(answered);
+        }
+        let document: serde_json::Value =
+            serde_json::from_slice(&answered.body).unwrap_or_default();
+        let message = document.get("message").and_then(|message| message.as_str());
+        let message = message.unwrap_or("nothing that can be read").to_owned();
+        Err(RemoteError::Refused { base: self.base(), status, message })
+    }
+
+    async fn exchange(
+        &self,
+        target: &str,
+        accept: &str,
+    ) -> Result<(StatusCode, Answered), anyhow::Error> {
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        let talk = async {
+            let mut request = Request::get(target)
+                .header(HOST, self.authority())
+                .header(ACCEPT, accept)
+                .header(CONNECTION, "close");
+            if let Some(token) = &self.token {
+                request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+            }
+            let reply = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
+            let status = reply.status();
+            let left_out = reply.headers().get(LEFT_OUT).and_then(|count| count.to_str().ok());
+            let left_out = left_out.and_then(|count| count.parse().ok()).unwrap_or(0);
+            let body = Limited::new(reply.into_body(), MAX_ANSWER_BYTES).collect().await;
+            let body = body.map_err(anyhow::Error::from_boxed)?.to_bytes();
+            Ok((status, Answered { body, left_out }))
+        };
+        let (done, _) = tokio::join!(talk, connection);
+        done
+    }
+}
+
+/// Appends a value as it may stand in a query.
+fn percent_encode(out: &mut String, value: &str) {
+    for byte in value.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_a_url_and_what_is_a_path() {
+        let base = |text: &str| Remote::parse(text, None).map(|it| it.map(|it| it.base()).ok());
+        assert_eq!(base("logs"), None);
+        assert_eq!(base("http://127.0.0.1:7/"), Some(Some("http://127.0.0.1:7".to_owned())));
+        assert_eq!(base("http://[::1]"), Some(Some("http://[::1]:4318".to_owned())));
+        assert_eq!(base("https://127.0.0.1:7"), Some(None));
+        assert_eq!(base("http://127.0.0.1:7/api"), Some(None));
+        let mut text = String::new();
+        percent_encode(&mut text, "{ a = \"ü\" }");
+        assert_eq!(text, "%7B%20a%20%3D%20%22%C3%BC%22%20%7D");
+    }
+}

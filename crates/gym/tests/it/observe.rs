@@ -1,0 +1,174 @@
+//! `gym observe`, alone and beside a fleet: what arrived is stored, and every command answers alike from the folder and
+//! from the process that fills it.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{Fleet, Start, gym, output, signal, text, weather_rows};
+
+/// A `gym observe` on free ports.
+struct Observer {
+    child: Child,
+    ready: Value,
+}
+
+impl Observer {
+    fn start(dir: &Path) -> Self {
+        let mut command = gym();
+        command.args(["observe", "--json", "--dir"]).arg(dir);
+        command.args(["--listen-grpc", "127.0.0.1:0", "--listen-http", "http://127.0.0.1:0"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("it starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("stdout")).read_line(&mut line).expect("a line");
+        Self { child, ready: serde_json::from_str(&line).expect("a document") }
+    }
+
+    fn url(&self, transport: &str) -> &str {
+        self.ready[transport][0].as_str().expect("a URL")
+    }
+
+    fn stop(mut self) -> Option<i32> {
+        signal(self.child.id(), "TERM");
+        self.child.wait().expect("it ends").code()
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn asked(arguments: &[&str], source: &str) -> Value {
+    let out = output(gym().args(arguments).arg("--json").arg(source));
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    let mut document: Value = serde_json::from_slice(&out.stdout).expect("a document");
+    // Says how the answer was found, which differs.
+    document.as_object_mut().expect("an object").remove("read");
+    document
+}
+
+#[test]
+fn a_fleet_that_is_observed_is_stored_and_the_folder_answers_as_the_running_process_does() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = folder.path().join("store");
+    let observer = Observer::start(&store);
+    let mut fleet = Fleet::start(&Start {
+        arguments: &[
+            "--resources-server",
+            "example_single_tool_call",
+            "--model-type",
+            "scripted_model",
+        ],
+        environment: &[
+            ("NEMO_LENS_ENABLED", "1"),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", observer.url("grpc")),
+        ],
+    });
+    let rows = weather_rows(fleet.folder.path());
+    let mut run = fleet.eval_run(&[
+        "--agent",
+        "example_single_tool_call_simple_agent",
+        "--input",
+        rows.to_str().expect("text"),
+        "--output",
+        "out.jsonl",
+        "--num-repeats",
+        "2",
+    ]);
+    run.env("NEMO_LENS_ENABLED", "1").env("OTEL_EXPORTER_OTLP_ENDPOINT", observer.url("grpc"));
+    let ran = output(&mut run);
+    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
+    assert_eq!(fleet.stop(), Some(0));
+
+    let store = store.to_str().expect("text").to_owned();
+    let questions: [&[&str]; 5] = [
+        &["run", "list"],
+        &["trace", "list"],
+        &["trace", "report"],
+        &["trace", "stragglers"],
+        &["trace", "show", "--slowest", "2"],
+    ];
+    let from_process: Vec<Value> =
+        questions.iter().map(|question| asked(question, observer.url("http"))).collect();
+    assert_eq!(from_process[0]["runs"][0]["rollouts"], 10, "{}", from_process[0]);
+    for (question, from_process) in questions.iter().zip(&from_process) {
+        assert_eq!(&asked(question, &store), from_process, "{question:?} beside it");
+    }
+    assert_eq!(observer.stop(), Some(0));
+    for (question, from_process) in questions.iter().zip(&from_process) {
+        assert_eq!(&asked(question, &store), from_process, "{question:?} after it");
+    }
+}
+
+#[test]
+fn a_run_that_observes_itself_leaves_a_store_and_no_process_behind() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let rows = weather_rows(folder.path());
+    let port = crate::support::free_port();
+    let mut run = gym();
+    run.args(["eval", "run", "--observe", "--resources-server", "example_single_tool_call"])
+        .args([
+            "--model-type",
+            "scripted_model",
+            "--agent",
+            "example_single_tool_call_simple_agent",
+        ])
+        .arg("--input")
+        .arg(&rows)
+        .args(["--output", "out.jsonl"])
+        .arg(format!("++head_server={{host: 127.0.0.1, port: {port}}}"))
+        .current_dir(folder.path());
+    let ran = output(&mut run);
+    let said = text(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(0), "{said}");
+    assert!(said.contains("Observing: gym run watch http://127.0.0.1:"), "{said}");
+    let store = folder.path().join("gym-store");
+    let listed = asked(&["run", "list"], store.to_str().expect("text"));
+    assert_eq!(listed["runs"][0]["rollouts"], 5, "{listed}");
+    // Whoever is next finds nobody writing.
+    let observer = Observer::start(&store);
+    let second = output(
+        gym()
+            .args([
+                "observe",
+                "--listen-grpc",
+                "127.0.0.1:0",
+                "--listen-http",
+                "127.0.0.1:0",
+                "--dir",
+            ])
+            .arg(&store),
+    );
+    assert_eq!(second.status.code(), Some(2), "one process writes at a time");
+    assert_eq!(observer.stop(), Some(0));
+}
+
+#[test]
+fn telemetry_that_goes_elsewhere_is_said_when_it_was_to_be_observed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let rows = weather_rows(folder.path());
+    let port = crate::support::free_port();
+    let mut run = gym();
+    run.args(["eval", "run", "--observe", "--limit", "1"])
+        .args(["--resources-server", "example_single_tool_call", "--model-type", "scripted_model"])
+        .args(["--agent", "example_single_tool_call_simple_agent", "--input"])
+        .arg(&rows)
+        .args(["--output", "out.jsonl"])
+        .arg(format!("++head_server={{host: 127.0.0.1, port: {port}}}"))
+        .env("OTEL_TRACES_EXPORTER", "none")
+        .current_dir(folder.path());
+    let ran = output(&mut run);
+    let said = text(&ran.stderr);
+    assert!(
+        said.contains(
+            "--observe will see no spans: traces_enabled is false (OTEL_TRACES_EXPORTER)"
+        ),
+        "{said}"
+    );
+}
