@@ -29,6 +29,8 @@ pub enum RunCommand {
     List(RunListArgs),
     /// Sum up one run.
     Show(RunShowArgs),
+    /// Show the rollouts that are under way, and what hangs.
+    Watch(RunWatchArgs),
 }
 
 /// Where spans are read from.
@@ -121,7 +123,8 @@ pub struct TraceSearchArgs {
     /// '{} | quantile_over_time(duration, .5, .99) by (name)'.
     #[arg(value_name = "QUERY")]
     pub query: String,
-    /// A store; or files or directories of telemetry lines or OTLP JSON; `-` is stdin.
+    /// A store; or the URL of a running `gym observe`; or files or directories of telemetry
+    /// lines or OTLP JSON; `-` is stdin.
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
     /// List no more traces than this, the newest.
@@ -220,6 +223,25 @@ pub struct RunShowArgs {
     #[arg(long, value_name = "ID")]
     pub run: Option<String>,
     /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct RunWatchArgs {
+    /// Address of a running `gym observe`.
+    #[arg(value_name = "URL", default_value = "http://127.0.0.1:4318")]
+    pub url: String,
+    /// Only rollouts of this run (the beginning of its id is enough).
+    #[arg(long, value_name = "ID")]
+    pub run: Option<String>,
+    /// Show them once; exits 1 when there are none.
+    #[arg(long)]
+    pub once: bool,
+    /// Look again after so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub every: u64,
+    /// Print JSON, one line each time.
     #[arg(long)]
     pub json: bool,
 }

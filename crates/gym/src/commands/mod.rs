@@ -15,6 +15,7 @@ mod observe;
 mod reference_page;
 mod run_list;
 mod run_show;
+mod run_watch;
 mod serve_instance;
 mod serve_openai;
 mod spool_list;
@@ -59,6 +60,7 @@ pub fn dispatch(cli: &Cli, printer: &Printer) -> Result<ExitCode, anyhow::Error>
         Command::Trace(TraceCommand::Export(args)) => trace_export::run(args, printer),
         Command::Run(RunCommand::List(args)) => run_list::run(args, printer),
         Command::Run(RunCommand::Show(args)) => run_show::run(args, printer),
+        Command::Run(RunCommand::Watch(args)) => run_watch::run(args, printer),
         Command::Config(ConfigCommand::Show(args)) => config_show::run(args, printer),
         Command::Spool(SpoolCommand::List(args)) => spool_list::run(args, printer),
         Command::Spool(SpoolCommand::Recover(args)) => spool_recover::run(args, printer),

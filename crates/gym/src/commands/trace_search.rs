@@ -3,18 +3,23 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use lens_store::query::{Loaded, Looked, Measured, Query, SearchOptions, Source, Stored, Window};
+use lens_store::query::{
+    Loaded, Looked, Measured, Query, Search, SearchOptions, Source, Stored, Window,
+};
 use lens_store::store::{Clock as _, Store, SystemClock};
-use serde_json::json;
 
 use crate::args::TraceSearchArgs;
+use crate::commands::block_on;
 use crate::exit::ExitStatus;
+use crate::observe;
 use crate::printer::Printer;
 use crate::render::Advise as _;
 use crate::trace::{self, Canvas, counted};
 
 /// What makes a folder a store.
 const MANIFEST: &str = "manifest.json";
+/// Where a `gym observe` answers queries.
+const SEARCH: &str = "search";
 
 /// Finds spans, or counts them.
 pub fn run(args: &TraceSearchArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
@@ -22,6 +27,11 @@ pub fn run(args: &TraceSearchArgs, printer: &Printer) -> Result<ExitStatus, anyh
         .context("the query cannot be read")
         .advise(|| "docs/reference/query.md describes the language".to_owned())?;
     let now_nanos = SystemClock.now_nanos();
+    if let [url] = args.paths.as_slice()
+        && let Some(url) = url.to_str().filter(|url| observe::is_address(url))
+    {
+        return ask_elsewhere(&query, url, now_nanos, args, printer);
+    }
     if let [path] = args.paths.as_slice()
         && path.join(MANIFEST).is_file()
     {
@@ -50,36 +60,75 @@ where
     S: Source<Error: std::error::Error + Send + Sync + 'static>,
 {
     let range = args.last.map_or(0..u64::MAX, |last| now_nanos.saturating_sub(last)..u64::MAX);
-    let canvas = Canvas::of(printer);
-    if let Some(metric) = query.metric() {
-        let window = Window { range, step_nanos: args.step.unwrap_or(0) };
-        let Some(Measured { metrics, looked }) = query.measure(source, &window)? else {
-            return Ok(ExitStatus::Negative);
-        };
-        if args.json {
-            printer.data(&json!({ "metrics": metrics, "looked": looked }).to_string())?;
-        } else if !metrics.series.is_empty() {
-            let has_steps = args.step.is_some();
-            printer.data(&trace::metrics_table(&metrics, metric, has_steps, &canvas))?;
-        }
-        for (spans, why) in [
-            (metrics.suspect, "whose times cannot be believed"),
-            (metrics.without_number, "without the number"),
-            (metrics.refused, "beyond the bound of groups and steps"),
-        ] {
-            if spans > 0 {
-                printer.say(&format!("left out {}", plural(spans, why)));
-            }
-        }
-        printer.say(&sentence(&looked));
-        return Ok(if metrics.spans > 0 { ExitStatus::Done } else { ExitStatus::Negative });
+    let window = Window { range: range.clone(), step_nanos: args.step.unwrap_or(0) };
+    if let Some(measured) = query.measure(source, &window)? {
+        return show_measured(&measured, query, args, printer);
     }
     let options = SearchOptions { starts: range, limit: args.limit, ..SearchOptions::default() };
-    let search = query.search(source, &options)?;
+    show_found(&query.search(source, &options)?, args, printer)
+}
+
+/// Asks a running `gym observe`.
+fn ask_elsewhere(
+    query: &Query,
+    url: &str,
+    now_nanos: u64,
+    args: &TraceSearchArgs,
+    printer: &Printer,
+) -> Result<ExitStatus, anyhow::Error> {
+    let mut question = vec![("q", args.query.clone()), ("limit", args.limit.to_string())];
+    if let Some(last) = args.last {
+        question.push(("start_nanos", now_nanos.saturating_sub(last).to_string()));
+    }
+    if let Some(step) = args.step {
+        question.push(("step_nanos", step.to_string()));
+    }
+    if query.metric().is_some() {
+        let measured = block_on(async { Ok(observe::ask(url, SEARCH, &question).await?) })?;
+        return show_measured(&measured, query, args, printer);
+    }
+    let search: Search = block_on(async { Ok(observe::ask(url, SEARCH, &question).await?) })?;
+    show_found(&search, args, printer)
+}
+
+fn show_measured(
+    measured: &Measured,
+    query: &Query,
+    args: &TraceSearchArgs,
+    printer: &Printer,
+) -> Result<ExitStatus, anyhow::Error> {
+    let Measured { metrics, looked } = measured;
     if args.json {
-        printer.data(&serde_json::to_string(&search)?)?;
+        printer.data(&serde_json::to_string(measured)?)?;
+    } else if let Some(metric) = query.metric()
+        && !metrics.series.is_empty()
+    {
+        let has_steps = args.step.is_some();
+        let canvas = Canvas::of(printer);
+        printer.data(&trace::metrics_table(metrics, metric, has_steps, &canvas))?;
+    }
+    for (spans, why) in [
+        (metrics.suspect, "whose times cannot be believed"),
+        (metrics.without_number, "without the number"),
+        (metrics.refused, "beyond the bound of groups and steps"),
+    ] {
+        if spans > 0 {
+            printer.say(&format!("left out {}", plural(spans, why)));
+        }
+    }
+    printer.say(&sentence(looked));
+    Ok(if metrics.spans > 0 { ExitStatus::Done } else { ExitStatus::Negative })
+}
+
+fn show_found(
+    search: &Search,
+    args: &TraceSearchArgs,
+    printer: &Printer,
+) -> Result<ExitStatus, anyhow::Error> {
+    if args.json {
+        printer.data(&serde_json::to_string(search)?)?;
     } else if !search.traces.is_empty() {
-        printer.data(&trace::found_table(&search.traces, &canvas))?;
+        printer.data(&trace::found_table(&search.traces, &Canvas::of(printer)))?;
     }
     if search.has_more {
         printer.say("there may be more, older ones");

@@ -11,6 +11,7 @@ mod console_line;
 mod diff;
 mod encode;
 mod export;
+mod in_flight;
 mod json;
 mod list;
 mod otlp_json;
@@ -29,6 +30,7 @@ mod timeline;
 
 pub use diff::{Diff, Selection};
 pub use export::export;
+pub use in_flight::{in_flight_sentence, in_flight_table};
 pub use json::{list_document, show_document};
 pub use lens_store::trace::{Section, Traces};
 pub use list::list_table;

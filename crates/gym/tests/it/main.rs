@@ -16,6 +16,7 @@ mod off;
 mod propagation;
 mod python;
 mod recipes;
+mod run_watch;
 mod sandbox;
 mod spans;
 mod spool;
