@@ -17,6 +17,7 @@ mod plain;
 mod reader;
 mod resource;
 mod rollout;
+mod scan;
 mod span;
 pub mod timestamp;
 mod tree;

@@ -2,12 +2,14 @@
 //! and attributes.
 
 use gym_telemetry::semconv;
-use lens_otlp::view::EventView;
+use lens_otlp::encode::SPAN_ATTRIBUTES;
+use lens_otlp::view::{AnyValue, key_value};
 
 use super::foreign;
 use super::reader::Said;
 use super::resource::role::{AGENT, MODEL, RESOURCES};
 use super::rollout::{Rollout, Traces};
+use super::scan::{self, Content, Scan};
 use super::span::{Kind, Span, count};
 use super::tree::Node;
 use crate::{Band, Make, Partition, Piece, Timings, Wait, partition};
@@ -53,10 +55,7 @@ fn make(span: &Span) -> Make {
         (other, _) if other.starts_with(name::MODEL_PREFIX) => Make::Known(Band::Model),
         (other, _) if other.starts_with(name::GYM_PREFIX) => of_process(Band::Tool),
         (_, Kind::Client) => {
-            let to_model = span.resource.role == Some(MODEL)
-                || span.said.has(Said::DESTINATION)
-                    && span.text(semconv::HTTP_DESTINATION_KIND)
-                        == Some(semconv::value::destination::MODEL);
+            let to_model = span.resource.role == Some(MODEL) || span.said.has(Said::TO_MODEL);
             Make::Client { to_model }
         }
         (served, Kind::Server) => of_process(match served.rsplit('/').next() {
@@ -77,9 +76,10 @@ fn waits(span: &Span, node: &Node, make: Make) -> Vec<Wait> {
         }
         Make::Client { .. } if span.said.has(Said::EVENTS) => {
             let mut waits = Vec::new();
-            for event in span.event_views() {
-                if event.name == semconv::event::HTTP_ATTEMPT && event.unix_nanos > 0 {
-                    put_waits(&event, node.shift_nanos, &mut waits);
+            let mut scan = Scan(&span.raw.message);
+            while let Ok(Some((number, content))) = scan.next() {
+                if let (SPAN_EVENTS, Content::Bytes(event)) = (number, content) {
+                    put_waits(event, node.shift_nanos, &mut waits);
                 }
             }
             waits
@@ -88,17 +88,33 @@ fn waits(span: &Span, node: &Node, make: Make) -> Vec<Wait> {
     }
 }
 
-/// What an attempt waited before it began, and for its connection.
-fn put_waits(event: &EventView<'_>, shift_nanos: i64, waits: &mut Vec<Wait>) {
-    let begun = event.unix_nanos.saturating_add_signed(shift_nanos);
-    let (mut backoff, mut pool) = (0, 0);
-    for (key, value) in event.attributes().map_while(Result::ok) {
-        match key {
-            semconv::HTTP_BACKOFF_NANOS => backoff = count(&value).unwrap_or(0),
-            semconv::HTTP_POOL_WAIT_NANOS => pool = count(&value).unwrap_or(0),
+/// Field number of `Span.events`.
+const SPAN_EVENTS: u64 = lens_otlp::encode::SPAN_EVENTS as u64;
+
+/// What an attempt waited before it began, and for its connection; nothing for events of another make.
+fn put_waits(event: &[u8], shift_nanos: i64, waits: &mut Vec<Wait>) {
+    let (mut begun, mut name, mut backoff, mut pool): (u64, &[u8], _, _) = (0, &[], 0, 0);
+    let mut scan = Scan(event);
+    while let Ok(Some(field)) = scan.next() {
+        match field {
+            (1, Content::Fixed(nanos)) => begun = nanos,
+            (2, Content::Bytes(bytes)) => name = bytes,
+            (3, Content::Bytes(pair)) => {
+                let place = match scan::key(pair) {
+                    key if key == semconv::HTTP_BACKOFF_NANOS.as_bytes() => &mut backoff,
+                    key if key == semconv::HTTP_POOL_WAIT_NANOS.as_bytes() => &mut pool,
+                    _ => continue,
+                };
+                let value = key_value(pair).ok().and_then(|(_, value)| count(&value?));
+                *place = value.unwrap_or(0);
+            }
             _ => {}
         }
     }
+    if name != semconv::event::HTTP_ATTEMPT.as_bytes() || begun == 0 {
+        return;
+    }
+    let begun = begun.saturating_add_signed(shift_nanos);
     let mut put = |from_nanos: u64, to_nanos: u64, band| {
         if from_nanos < to_nanos {
             waits.push(Wait { from_nanos, to_nanos, band });
@@ -110,25 +126,39 @@ fn put_waits(event: &EventView<'_>, shift_nanos: i64, waits: &mut Vec<Wait>) {
 
 /// What the engine told a model server, or what an engine that traces says of itself in seconds.
 fn timings(span: &Span) -> Option<Timings> {
-    let seconds = |key: &str| {
-        let seconds = span.double(key).filter(|seconds| (0.0..1e9).contains(seconds))?;
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "it is in range"
-        )]
-        Some((seconds * 1e9) as u64)
-    };
-    let stage = |ours: &str, engines: &str| span.count(ours).or_else(|| seconds(engines));
-    let queue = stage(semconv::MODEL_QUEUE_NANOS, semconv::GEN_AI_LATENCY_TIME_IN_QUEUE);
-    let prefill =
-        stage(semconv::MODEL_PREFILL_NANOS, semconv::GEN_AI_LATENCY_TIME_IN_MODEL_PREFILL);
-    let decode = stage(semconv::MODEL_DECODE_NANOS, semconv::GEN_AI_LATENCY_TIME_IN_MODEL_DECODE);
+    let (mut ours, mut engines) = ([None; 3], [None; 3]);
+    for (key, pair) in scan::pairs(&span.raw.message, SPAN_ATTRIBUTES.into()) {
+        let Ok(key) = std::str::from_utf8(key) else { continue };
+        let value = || key_value(pair).ok().and_then(|(_, value)| value);
+        let nanos = || value().and_then(|value| count(&value));
+        let seconds = || value().and_then(|value| seconds(&value));
+        match key {
+            semconv::MODEL_QUEUE_NANOS => ours[0] = nanos(),
+            semconv::MODEL_PREFILL_NANOS => ours[1] = nanos(),
+            semconv::MODEL_DECODE_NANOS => ours[2] = nanos(),
+            semconv::GEN_AI_LATENCY_TIME_IN_QUEUE => engines[0] = seconds(),
+            semconv::GEN_AI_LATENCY_TIME_IN_MODEL_PREFILL => engines[1] = seconds(),
+            semconv::GEN_AI_LATENCY_TIME_IN_MODEL_DECODE => engines[2] = seconds(),
+            _ => {}
+        }
+    }
+    let [queue, prefill, decode] = [0, 1, 2].map(|at: usize| ours[at].or(engines[at]));
     (queue.is_some() || prefill.is_some() || decode.is_some()).then(|| Timings {
         queue_nanos: queue.unwrap_or(0),
         prefill_nanos: prefill.unwrap_or(0),
         decode_nanos: decode.unwrap_or(0),
     })
+}
+
+/// Seconds as nanoseconds.
+fn seconds(value: &AnyValue<'_>) -> Option<u64> {
+    let seconds = match value {
+        AnyValue::Double(seconds) => *seconds,
+        AnyValue::Int(seconds) => *seconds as f64,
+        _ => return None,
+    };
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is in range")]
+    (0.0..1e9).contains(&seconds).then_some((seconds * 1e9) as u64)
 }
 
 /// Where a rollout spent most of a band: what ran there and in which server, or who was called.

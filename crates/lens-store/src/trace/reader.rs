@@ -3,24 +3,26 @@
 //! One walk over a span takes out what every view needs and notes which of the attributes that matter to bands and rows it
 //! has, so that most spans are never looked into again. Equal texts and processes are shared.
 
-use std::collections::HashSet;
 use std::collections::hash_map::{Entry, HashMap};
 use std::sync::Arc;
 
 use gym_telemetry::semconv;
 use lens_otlp::DecodeError;
 use lens_otlp::view::{AnyValue, key_value};
-use lens_otlp::wire::{Content, Fields};
 
 use super::foreign;
 use super::plain::printable;
 use super::resource::Resource;
+use super::scan::{self, Scan};
 use super::span::{Kind, Span, Status};
 use crate::ids::SpanId;
 use crate::raw::{Origin, RawResource, RawSpan};
 
 /// So many processes are remembered at once.
 const MAX_ORIGINS: usize = 4096;
+
+/// How long the keys are that are looked for.
+const LENGTHS: std::ops::RangeInclusive<usize> = 8..=37;
 
 /// What the attributes of a span say something about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +43,8 @@ impl Said {
     pub(crate) const OUTCOME: Self = Self(1 << 5);
     /// The class of a failure, or that the caller went away.
     pub(crate) const FAILURE: Self = Self(1 << 6);
+    /// That a model endpoint was called.
+    pub(crate) const TO_MODEL: Self = Self(1 << 7);
 
     pub(crate) fn has(self, what: Self) -> bool {
         self.0 & what.0 != 0
@@ -54,7 +58,7 @@ impl Said {
 /// Makes [`Span`]s, sharing what is equal among them.
 #[derive(Default, Debug)]
 pub struct Reader {
-    texts: HashSet<Arc<str>>,
+    texts: Texts,
     resources: HashMap<RawResource, Arc<Resource>>,
     /// By address; the origin is held, so that the address stays its own.
     origins: HashMap<usize, (Arc<Origin>, Arc<Resource>)>,
@@ -70,14 +74,16 @@ impl Reader {
         let resource = self.resource(&raw.origin);
         let fields = Fieldwise::read(&raw.message)?;
         let name = match fields.display_name() {
-            None => self.shared(fields.name),
-            Some(name) => self.shared(&name),
+            None => self.texts.shared(fields.name),
+            Some(name) => self.texts.shared(&name),
         };
         let rollout_id = match fields.rollout_id()? {
             None => None,
-            Some(RolloutId::Plain(id)) if !id.contains(char::is_control) => Some(self.shared(id)),
-            Some(RolloutId::Plain(id)) => Some(self.shared(&printable(id))),
-            Some(RolloutId::Number(id)) => Some(self.shared(&id.to_string())),
+            Some(RolloutId::Plain(id)) if !id.contains(char::is_control) => {
+                Some(self.texts.shared(id))
+            }
+            Some(RolloutId::Plain(id)) => Some(self.texts.shared(&printable(id))),
+            Some(RolloutId::Number(id)) => Some(self.texts.shared(&id.to_string())),
         };
         let Fieldwise { parent_id, kind, end_nanos, status, said, .. } = fields;
         let (is_asgi_event, is_truncated) = (fields.is_asgi_event, fields.is_truncated);
@@ -96,15 +102,6 @@ impl Reader {
             resource,
             raw,
         })
-    }
-
-    fn shared(&mut self, text: &str) -> Arc<str> {
-        if let Some(known) = self.texts.get(text) {
-            return Arc::clone(known);
-        }
-        let shared: Arc<str> = text.into();
-        self.texts.insert(Arc::clone(&shared));
-        shared
     }
 
     fn resource(&mut self, origin: &Arc<Origin>) -> Arc<Resource> {
@@ -132,6 +129,42 @@ impl Reader {
             Entry::Occupied(known) => Arc::clone(&known.get().1),
             Entry::Vacant(place) => Arc::clone(&place.insert((Arc::clone(origin), resource)).1),
         }
+    }
+}
+
+/// Texts that were read not long ago. A place is found by length and ends and holds one text: two that want the same place
+/// cost an allocation now and then, whoever chose them, and memory is bounded.
+#[derive(Default, Debug)]
+struct Texts(Vec<Option<Arc<str>>>);
+
+impl Texts {
+    const PLACES: usize = 1024;
+
+    fn shared(&mut self, text: &str) -> Arc<str> {
+        if self.0.is_empty() {
+            self.0.resize(Self::PLACES, None);
+        }
+        let place = &mut self.0[Self::place(text.as_bytes())];
+        match place {
+            Some(known) if **known == *text => Arc::clone(known),
+            _ => Arc::clone(place.insert(text.into())),
+        }
+    }
+
+    fn place(text: &[u8]) -> usize {
+        let eight = |bytes: &[u8]| {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            u64::from_le_bytes(word)
+        };
+        let end = text.len().saturating_sub(8);
+        let middle = text.len() / 2;
+        let word = eight(&text[..text.len().min(8)])
+            ^ eight(&text[end..]).rotate_left(23)
+            ^ eight(&text[middle..text.len().min(middle + 8)]).rotate_left(41)
+            ^ text.len() as u64;
+        // The upper bits of the product depend on all of the word.
+        (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize % Self::PLACES
     }
 }
 
@@ -173,12 +206,13 @@ impl<'a> Fieldwise<'a> {
             path: None,
             target: None,
         };
-        for field in Fields::new(message) {
-            match field? {
+        let mut scan = Scan(message);
+        while let Some(field) = scan.next()? {
+            match field {
                 (4, content) => fields.parent_id = SpanId::from_bytes(content.bytes()?),
                 (5, content) => fields.name = content.text()?,
-                (6, content) => fields.kind = Kind::from_otlp(content.varint()?),
-                (8, content) => fields.end_nanos = content.fixed64()?,
+                (6, content) => fields.kind = Kind::from_otlp(content.number()?),
+                (8, content) => fields.end_nanos = content.fixed()?,
                 (9, content) => fields.attribute(content.bytes()?)?,
                 (11, _) => fields.said.add(Said::EVENTS),
                 (15, content) => fields.status(content.bytes()?)?,
@@ -189,20 +223,21 @@ impl<'a> Fieldwise<'a> {
     }
 
     fn status(&mut self, message: &[u8]) -> Result<(), DecodeError> {
-        for field in Fields::new(message) {
-            if let (3, content) = field? {
-                self.status = Status::from_number(content.varint()?);
+        let mut scan = Scan(message);
+        while let Some(field) = scan.next()? {
+            if let (3, content) = field {
+                self.status = Status::from_number(content.number()?);
             }
         }
         Ok(())
     }
 
     fn attribute(&mut self, message: &'a [u8]) -> Result<(), DecodeError> {
-        // Only the key is looked at; who made the message put it in front.
-        let key = match Fields::new(message).next() {
-            Some(Ok((1, Content::Bytes(key)))) => key,
-            _ => key_value(message)?.0.as_bytes(),
-        };
+        let key = scan::key(message);
+        // No key of the others is shorter or longer, and a span has many others.
+        if !(LENGTHS.contains(&key.len())) {
+            return Ok(());
+        }
         let Ok(key) = std::str::from_utf8(key) else { return Err(DecodeError::Utf8) };
         match key {
             semconv::ROLLOUT_ID => self.rollout = Some(message),
@@ -210,9 +245,14 @@ impl<'a> Fieldwise<'a> {
             | semconv::ROLLOUT_INDEX
             | semconv::ATTEMPT_INDEX
             | semconv::COLLECTION_ID => self.said.add(Said::INDEX),
-            semconv::HTTP_DESTINATION_KIND | semconv::HTTP_DESTINATION_SERVER_NAME => {
-                self.said.add(Said::DESTINATION);
+            semconv::HTTP_DESTINATION_KIND => {
+                let kind = key_value(message)?.1;
+                let model = semconv::value::destination::MODEL;
+                if matches!(kind, Some(AnyValue::String(kind)) if kind == model) {
+                    self.said.add(Said::TO_MODEL);
+                }
             }
+            semconv::HTTP_DESTINATION_SERVER_NAME => self.said.add(Said::DESTINATION),
             semconv::HTTP_REQUEST_RESEND_COUNT => self.said.add(Said::RESENT),
             semconv::ROLLOUT_OUTCOME => self.said.add(Said::OUTCOME),
             semconv::ERROR_TYPE | semconv::CANCELLED => self.said.add(Said::FAILURE),
@@ -242,7 +282,7 @@ impl<'a> Fieldwise<'a> {
     fn path(&mut self, rank: u8, message: &'a [u8]) -> Result<(), DecodeError> {
         let (_, value) = key_value(message)?;
         if let Some(AnyValue::String(path)) = value
-            && path.contains(foreign::ROLLOUT_PATH_PREFIX)
+            && has_rollout(path)
             && self.path.is_none_or(|(known, _)| rank <= known)
         {
             self.path = Some((rank, path));
@@ -269,6 +309,15 @@ impl<'a> Fieldwise<'a> {
     fn display_name(&self) -> Option<String> {
         display_name(self.name, self.target)
     }
+}
+
+/// Whether a path has the segment in front of a rollout's id; nearly none has.
+fn has_rollout(path: &str) -> bool {
+    let prefix = foreign::ROLLOUT_PATH_PREFIX.as_bytes();
+    let bytes = path.as_bytes();
+    bytes.len() > prefix.len()
+        && (0..bytes.len() - prefix.len())
+            .any(|at| bytes[at] == b'/' && bytes[at..].starts_with(prefix))
 }
 
 /// Rollout id and the rest of `…/ng-rollout/<id>/verify`.

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use lens_otlp::encode::SPAN_ATTRIBUTES;
 pub use lens_otlp::encode::StatusCode as Status;
-use lens_otlp::view::{AnyValue, EventView, SpanView};
+use lens_otlp::view::{AnyValue, EventView, SpanView, key_value};
 use serde_json::{Map, Value, json};
 
 use super::reader::Said;
 use super::resource::Resource;
-use super::{plain, timestamp};
+use super::{plain, scan, timestamp};
 use crate::ids::SpanId;
 use crate::raw::RawSpan;
 
@@ -132,8 +133,9 @@ impl Span {
 
     /// An attribute.
     pub fn attribute(&self, key: &str) -> Option<AnyValue<'_>> {
-        let pairs = self.view()?.attributes().map_while(Result::ok);
-        pairs.filter(|(known, _)| *known == key).last().map(|(_, value)| value)
+        let pairs = scan::pairs(&self.raw.message, SPAN_ATTRIBUTES.into());
+        let pair = pairs.filter(|(known, _)| *known == key.as_bytes()).last()?.1;
+        key_value(pair).ok().map(|(_, value)| value.unwrap_or(AnyValue::Empty))
     }
 
     /// An attribute that is text.

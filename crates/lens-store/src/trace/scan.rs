@@ -1,0 +1,146 @@
+//! A walk over the fields of a message that is known to be one, for what is done to every span: tags and lengths of one
+//! byte, which nearly all are, cost a comparison, and texts are compared as bytes.
+
+use lens_otlp::DecodeError;
+use lens_otlp::wire::{BYTES, FIXED32, FIXED64, VARINT};
+
+/// What follows a tag.
+#[derive(Clone, Copy)]
+pub(super) enum Content<'a> {
+    /// A varint.
+    Number(u64),
+    /// Eight bytes.
+    Fixed(u64),
+    /// Length-delimited.
+    Bytes(&'a [u8]),
+    /// Four bytes, which nobody here asks for.
+    Other,
+}
+
+impl<'a> Content<'a> {
+    pub(super) fn bytes(self) -> Result<&'a [u8], DecodeError> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes),
+            _ => Err(DecodeError::WireType),
+        }
+    }
+
+    pub(super) fn text(self) -> Result<&'a str, DecodeError> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| DecodeError::Utf8)
+    }
+
+    pub(super) fn number(self) -> Result<u64, DecodeError> {
+        match self {
+            Self::Number(number) => Ok(number),
+            _ => Err(DecodeError::WireType),
+        }
+    }
+
+    pub(super) fn fixed(self) -> Result<u64, DecodeError> {
+        match self {
+            Self::Fixed(number) => Ok(number),
+            _ => Err(DecodeError::WireType),
+        }
+    }
+}
+
+/// The fields of a message.
+#[derive(Clone, Copy)]
+pub(super) struct Scan<'a>(pub(super) &'a [u8]);
+
+impl<'a> Scan<'a> {
+    #[inline]
+    fn varint(&mut self) -> Result<u64, DecodeError> {
+        match self.0 {
+            [byte, rest @ ..] if *byte < 0x80 => {
+                self.0 = rest;
+                Ok(u64::from(*byte))
+            }
+            [low, high, rest @ ..] if *high < 0x80 => {
+                self.0 = rest;
+                Ok(u64::from(low & 0x7f) | u64::from(*high) << 7)
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    #[cold]
+    fn long_varint(&mut self) -> Result<u64, DecodeError> {
+        let mut value = 0_u64;
+        for (at, byte) in self.0.iter().enumerate().take(10) {
+            value |= u64::from(byte & 0x7f) << (7 * at);
+            if byte & 0x80 == 0 {
+                self.0 = &self.0[at + 1..];
+                return Ok(value);
+            }
+        }
+        Err(if self.0.len() < 10 { DecodeError::Truncated } else { DecodeError::Varint })
+    }
+
+    #[inline]
+    fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
+        let (head, rest) = self.0.split_at_checked(length).ok_or(DecodeError::Truncated)?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    /// The next field; `None` at the end.
+    #[inline]
+    pub(super) fn next(&mut self) -> Result<Option<(u64, Content<'a>)>, DecodeError> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        let tag = self.varint()?;
+        let content = match (tag & 7) as u8 {
+            VARINT => Content::Number(self.varint()?),
+            FIXED64 => {
+                let bytes = self.take(8)?.first_chunk().ok_or(DecodeError::Truncated)?;
+                Content::Fixed(u64::from_le_bytes(*bytes))
+            }
+            BYTES => {
+                let length = self.varint()?;
+                let length = usize::try_from(length).map_err(|_| DecodeError::Truncated)?;
+                Content::Bytes(self.take(length)?)
+            }
+            FIXED32 => {
+                self.take(4)?;
+                Content::Other
+            }
+            _ => return Err(DecodeError::Tag),
+        };
+        Ok(Some((tag >> 3, content)))
+    }
+}
+
+/// The key of an encoded `KeyValue`, as bytes.
+#[inline]
+pub(super) fn key(pair: &[u8]) -> &[u8] {
+    // Who makes a pair writes the key first; one that does not is read to its end.
+    let mut scan = Scan(pair);
+    let mut key: &[u8] = &[];
+    while let Ok(Some((number, content))) = scan.next() {
+        if number == 1
+            && let Content::Bytes(bytes) = content
+        {
+            key = bytes;
+            break;
+        }
+    }
+    key
+}
+
+/// The encoded `KeyValue` fields `number` of a message, each with its key, up to what is malformed.
+pub(super) fn pairs(message: &[u8], number: u64) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut scan = Scan(message);
+    std::iter::from_fn(move || {
+        loop {
+            match scan.next() {
+                Ok(Some((found, Content::Bytes(pair)))) if found == number => {
+                    return Some((key(pair), pair));
+                }
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    })
+}
