@@ -4,7 +4,7 @@
 //! replace the old ones in one commit. Requests go on arriving meanwhile, and are flushed when they are due.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use super::commit::Change;
@@ -13,9 +13,10 @@ use super::dedup::deduplicate;
 use super::error::StoreError;
 use super::files::NewFiles;
 use super::flush::{write_records, write_spans};
+use super::policy::let_go;
 use super::rows::newest;
 use super::segments::Segment;
-use super::{Shared, Store, locked};
+use super::{Shared, Snapshot, Store, locked};
 use crate::ids::TraceId;
 use crate::manifest::Table;
 use crate::raw::{RawLog, RawMetric, RawSpan};
@@ -97,12 +98,12 @@ impl Shared {
         if let Some(entry) = files.entry() {
             entry.arrived_nanos = newest_arrival.max().unwrap_or(0);
         }
-        let mut repeated = 0;
+        let mut left_out = LeftOut { traces: self.let_go_at_rest()?, ..LeftOut::default() };
         let mut broken = None;
         let mut written = Ok(());
         if plan.segments.iter().any(|segment| segment.path(Table::Spans).is_some()) {
             written = write_spans(&mut files, plan.day, |write| {
-                let merged = self.merge_spans(&plan.segments, &mut repeated, write);
+                let merged = self.merge_spans(&plan.segments, &mut left_out, write);
                 merged.map_err(|(segment, error)| {
                     broken = segment;
                     error
@@ -128,7 +129,8 @@ impl Shared {
         let gone = plan.segments.iter().map(|segment| segment.entry().number).collect();
         let change = Change { added: files.finish()?, gone, ..Change::default() };
         self.commit(&mut locked(&self.upkeep), change, |manifest| {
-            manifest.removed.spans_repeated += repeated;
+            manifest.removed.spans_repeated += left_out.repeated;
+            manifest.removed.spans_let_go += left_out.let_go;
         })
     }
 
@@ -136,14 +138,18 @@ impl Shared {
     fn merge_spans(
         &self,
         segments: &[Arc<Segment>],
-        repeated: &mut u64,
+        left_out: &mut LeftOut,
         tell: &mut dyn FnMut(&RawSpan) -> Result<(), SegmentError>,
     ) -> Result<(), (Option<Arc<Segment>>, SegmentError)> {
         let of = |(segment, error): Failed| (Some(segment), error);
         let mut merge = Merge::new(segments).map_err(of)?;
         let mut groups = 0;
         while let Some(mut spans) = merge.next_group().map_err(of)? {
-            *repeated += deduplicate(&mut spans) as u64;
+            left_out.repeated += deduplicate(&mut spans) as u64;
+            if spans.first().is_some_and(|span| left_out.traces.contains_key(&span.trace_id)) {
+                left_out.let_go += spans.len() as u64;
+                continue;
+            }
             spans.iter().try_for_each(&mut *tell).map_err(|error| (None, error))?;
             groups += 1;
             if groups % LOOKS_EVERY == 0 {
@@ -154,11 +160,32 @@ impl Shared {
         Ok(())
     }
 
+    /// Traces whose spans are left out. One that is in memory too may be judged anew when that is written.
+    fn let_go_at_rest(&self) -> Result<HashMap<TraceId, u64>, StoreError> {
+        if self.options.policy.is_none() {
+            return Ok(HashMap::new());
+        }
+        let snapshot = Snapshot::new(self);
+        let mut traces = let_go(&snapshot)?;
+        for (id, _) in snapshot.memory_traces() {
+            traces.remove(&id);
+        }
+        Ok(traces)
+    }
+
     /// A segment that cannot be merged because it cannot be read is set aside by the next upkeep.
     fn pass_over(&self, segment: &Arc<Segment>, error: &StoreError) {
         segment.pass_over();
         self.report(segment.entry(), error);
     }
+}
+
+/// Spans that are not in what is merged.
+#[derive(Debug, Default)]
+struct LeftOut {
+    traces: HashMap<TraceId, u64>,
+    let_go: u64,
+    repeated: u64,
 }
 
 /// Spans of several files in the order of one.

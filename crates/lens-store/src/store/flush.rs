@@ -11,7 +11,7 @@ use super::date::Day;
 use super::error::StoreError;
 use super::files::{NewFiles, describe};
 use super::memory::Memory;
-use super::rows::version_of;
+use super::rows::{is_left_out, version_of};
 use super::{Shared, Snapshot, Store, locked};
 use crate::manifest::{SegmentEntry, Table};
 use crate::raw::{RawLog, RawMetric};
@@ -118,9 +118,14 @@ impl Shared {
         }
         // Spans of a trace that were committed before belong to its rollouts too.
         let before = Snapshot::new(self);
+        let let_go = before.let_go()?;
         let mut reader = Reader::default();
         for (id, _) in view.traces() {
             let mut spans = before.committed_trace(id)?;
+            if is_left_out(&let_go, id, &spans) {
+                // Its rows say more than what is left of it.
+                continue;
+            }
             view.trace(id, &mut spans);
             let version = version_of(&spans);
             for mut row in rows_of_spans(&mut reader, spans, Some(arrived_nanos)) {

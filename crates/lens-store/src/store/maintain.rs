@@ -62,6 +62,7 @@ impl Shared {
         let flushed = self.flush_if_due();
         self.set_damaged_aside()?;
         self.retain()?;
+        self.mark_rollouts()?;
         self.compact(self.options.compaction.max_small_files + 1)?;
         flushed
     }

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::policy::Policy;
 use crate::vfs::{RealFiles, Vfs};
 
 /// Tells the time of day.
@@ -102,6 +103,8 @@ pub struct Options {
     pub retention: Retention,
     /// When segments are merged.
     pub compaction: Compaction,
+    /// Which rollouts keep their spans; all do without one.
+    pub policy: Option<Policy>,
     /// Longest request when it is inflated.
     pub max_request_bytes: usize,
     /// Tells the time.
@@ -123,6 +126,7 @@ impl Default for Options {
             flush: FlushOptions::default(),
             retention: Retention::default(),
             compaction: Compaction::default(),
+            policy: None,
             max_request_bytes: 64 << 20,
             clock: Arc::new(SystemClock),
             vfs: Arc::new(RealFiles),

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use lens_otlp::view::{AnyValue, Attributes};
 
+use super::dedup::deduplicate;
 use super::error::StoreError;
+use super::policy::let_go;
 use super::{Snapshot, locked};
 use crate::ids::TraceId;
 use crate::raw::RawSpan;
@@ -51,7 +53,28 @@ pub(super) fn newest(rows: impl IntoIterator<Item = RolloutRow>) -> Vec<RolloutR
     traces.into_values().flatten().collect()
 }
 
+/// Whether spans of a trace were let go and are gone already, as far as those show that are in segments.
+pub(super) fn is_left_out(
+    let_go: &HashMap<TraceId, u64>,
+    id: TraceId,
+    committed: &[RawSpan],
+) -> bool {
+    let_go.get(&id).is_some_and(|spans| {
+        let mut left = committed.to_vec();
+        deduplicate(&mut left);
+        (left.len() as u64) < *spans
+    })
+}
+
 impl Snapshot {
+    /// Traces whose rollouts were all let go, with how many spans these had.
+    pub(super) fn let_go(&self) -> Result<HashMap<TraceId, u64>, StoreError> {
+        match self.manifest().removed.rollouts_let_go {
+            0 => Ok(HashMap::new()),
+            _ => let_go(self),
+        }
+    }
+
     /// The rollouts that a filter means, one row for each, by start. Rows of rollouts whose spans were let go are
     /// among them.
     ///
@@ -59,7 +82,19 @@ impl Snapshot {
     ///
     /// When a segment cannot be read.
     pub fn rollout_rows(&self, filter: &Filter) -> Result<Vec<RolloutRow>, StoreError> {
-        let in_memory = self.memory_traces();
+        let mut in_memory = self.memory_traces();
+        let let_go = self.let_go()?;
+        if !let_go.is_empty() {
+            let mut fresh = Vec::with_capacity(in_memory.len());
+            for (id, count) in in_memory {
+                if !let_go.contains_key(&id)
+                    || !is_left_out(&let_go, id, &self.committed_trace(id)?)
+                {
+                    fresh.push((id, count));
+                }
+            }
+            in_memory = fresh;
+        }
         let fresh: HashSet<TraceId> = in_memory.iter().map(|(id, _)| *id).collect();
         let mut rows =
             newest(self.stored_rows()?.into_iter().filter(|row| !fresh.contains(&row.trace_id)));

@@ -304,3 +304,88 @@ fn retention_removes_whole_segments_oldest_first() {
     let removed = store.snapshot().manifest().removed;
     assert_eq!((removed.segments_expired, removed.spans_expired), (2, 2));
 }
+
+/// A rollout of one task: its attempt and some spans below it.
+fn rollout(trace: u8, millis: u64, outcome: &str, start_nanos: u64) -> Bytes {
+    use gym_telemetry::semconv;
+    let mut items = Vec::new();
+    for span in 1..=3_u8 {
+        let mut attributes = Vec::new();
+        let put =
+            |out: &mut Vec<u8>, key, value: &str| put_key_value(out, SPAN_ATTRIBUTES, key, value);
+        put(&mut attributes, semconv::ROLLOUT_ID, &format!("0-{trace}"));
+        put(&mut attributes, semconv::COLLECTION_ID, "0123456789ab");
+        if span == 1 {
+            put(&mut attributes, semconv::ROLLOUT_OUTCOME, outcome);
+        }
+        let parts = SpanParts {
+            trace_id: [trace; 16],
+            span_id: [span; 8],
+            parent_id: (span > 1).then_some([1; 8]),
+            name: if span == 1 { semconv::span::ROLLOUT_ATTEMPT } else { "work" },
+            start_nanos,
+            end_nanos: start_nanos + if span == 1 { millis * 1_000_000 } else { 5 },
+            attributes: &attributes,
+            ..SpanParts::default()
+        };
+        let mut message = Vec::new();
+        parts.put(&mut message);
+        put_scope_item(&mut items, &message);
+    }
+    let mut out = Vec::new();
+    let scope = Scope { name: semconv::SCOPE, version: "" };
+    put_request(&mut out, &[], std::iter::once((scope, items.as_slice())));
+    out.into()
+}
+
+#[test]
+fn spans_of_rollouts_that_were_let_go_are_left_out_and_their_rows_stay() {
+    use crate::rollouts::{Filter, Kept};
+    let folder = tempfile::tempdir().expect("a folder");
+    let clock = clock_of_today();
+    let now = clock.now_nanos();
+    let as_clock: Arc<dyn Clock> = Arc::<SetClock>::clone(&clock);
+    let policy = Some(Policy { share: 0.0, ..Policy::default() });
+    let options = Options { clock: as_clock, policy, ..options() };
+    let store = Store::open(folder.path(), options.clone()).expect("a store");
+    let put = |trace, millis, outcome| {
+        let request = rollout(trace, millis, outcome, now);
+        store.append(Signal::Traces, Encoding::PROTOBUF, request.clone(), request).expect("taken");
+        store.flush().expect("written");
+    };
+    put(1, 10, "success");
+    put(2, 90, "success");
+    put(3, 20, "success");
+    put(4, 5, "failure");
+    let kept = |store: &Store| -> Vec<(u8, Kept, u32)> {
+        let rows = store.snapshot().rollout_rows(&Filter::default()).expect("readable");
+        rows.iter().map(|row| (row.trace_id.to_bytes()[0], row.kept, row.spans)).collect()
+    };
+    let undecided = Kept::Undecided;
+    let all = [(1, undecided, 3), (2, undecided, 3), (3, undecided, 3), (4, undecided, 3)];
+    assert_eq!(kept(&store), all);
+    store.maintain().expect("nothing is due");
+    assert_eq!(kept(&store), all);
+    clock.0.fetch_add(700 * 1_000_000_000, Ordering::Relaxed);
+    store.maintain().expect("marked");
+    let marked =
+        [(1, Kept::LetGo, 3), (2, Kept::Slow, 3), (3, Kept::LetGo, 3), (4, Kept::Notable, 3)];
+    assert_eq!(kept(&store), marked);
+    assert_eq!(trace(&store, 1), [1, 2, 3], "until files are merged");
+    store.compact().expect("merged");
+    for store in [&store, &Store::open_read_only(folder.path()).expect("readable")] {
+        assert_eq!(kept(store), marked);
+        assert!(trace(store, 1).is_empty() && trace(store, 3).is_empty());
+        assert_eq!((trace(store, 2), trace(store, 4)), (vec![1, 2, 3], vec![1, 2, 3]));
+        let removed = store.snapshot().manifest().removed;
+        assert_eq!((removed.rollouts_let_go, removed.spans_let_go), (2, 6));
+    }
+    // What comes later does not make a row of its own, in memory or in a segment.
+    append(&store, &[Given { start_nanos: now, ..Given::new(1, 9) }]);
+    assert_eq!(kept(&store), marked);
+    store.flush().expect("written");
+    assert_eq!(kept(&store), marked);
+    store.compact().expect("merged");
+    assert!(trace(&store, 1).is_empty());
+    assert_eq!(store.snapshot().manifest().removed.spans_let_go, 7);
+}
