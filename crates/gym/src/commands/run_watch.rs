@@ -9,7 +9,7 @@ use crate::args::RunWatchArgs;
 use crate::commands::block_on;
 use crate::exit::ExitStatus;
 use crate::fleet::interrupted;
-use crate::observe;
+use crate::observe::Remote;
 use crate::printer::Printer;
 use crate::render::Advise as _;
 use crate::trace::{self, Canvas};
@@ -25,6 +25,7 @@ struct InFlight {
 }
 
 pub fn run(args: &RunWatchArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
+    let remote = Remote::of(&args.url).advise(whence)?;
     block_on(async {
         let mut every = tokio::time::interval(Duration::from_secs(args.every));
         loop {
@@ -35,10 +36,8 @@ pub fn run(args: &RunWatchArgs, printer: &Printer) -> Result<ExitStatus, anyhow:
                 }
                 _ = every.tick() => {}
             }
-            let told: Result<InFlight, _> = observe::ask(&args.url, "in-flight", &[]).await;
-            let mut told = told.advise(|| {
-                "`gym observe`, or `--observe` of a command, says its address".to_owned()
-            })?;
+            let told: Result<InFlight, _> = remote.ask("in-flight", &[]).await;
+            let mut told = told.advise(whence)?;
             if let Some(run) = &args.run {
                 told.rollouts.retain(|row| row.run.starts_with(run.as_str()));
             }
@@ -49,6 +48,11 @@ pub fn run(args: &RunWatchArgs, printer: &Printer) -> Result<ExitStatus, anyhow:
             }
         }
     })
+}
+
+/// Where a URL is found.
+fn whence() -> String {
+    "`gym observe`, or `--observe` of a command, says its address".to_owned()
 }
 
 fn show(told: &InFlight, args: &RunWatchArgs, printer: &Printer) -> Result<(), anyhow::Error> {

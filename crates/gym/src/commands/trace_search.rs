@@ -11,7 +11,7 @@ use lens_store::store::{Clock as _, Store, SystemClock};
 use crate::args::TraceSearchArgs;
 use crate::commands::block_on;
 use crate::exit::ExitStatus;
-use crate::observe;
+use crate::observe::Remote;
 use crate::printer::Printer;
 use crate::render::Advise as _;
 use crate::trace::{self, Canvas, counted};
@@ -28,9 +28,9 @@ pub fn run(args: &TraceSearchArgs, printer: &Printer) -> Result<ExitStatus, anyh
         .advise(|| "docs/reference/query.md describes the language".to_owned())?;
     let now_nanos = SystemClock.now_nanos();
     if let [url] = args.paths.as_slice()
-        && let Some(url) = url.to_str().filter(|url| observe::is_address(url))
+        && let Some(remote) = Remote::parse(&url.to_string_lossy(), None)
     {
-        return ask_elsewhere(&query, url, now_nanos, args, printer);
+        return ask_elsewhere(&query, &remote?, now_nanos, args, printer);
     }
     if let [path] = args.paths.as_slice()
         && path.join(MANIFEST).is_file()
@@ -71,7 +71,7 @@ where
 /// Asks a running `gym observe`.
 fn ask_elsewhere(
     query: &Query,
-    url: &str,
+    remote: &Remote,
     now_nanos: u64,
     args: &TraceSearchArgs,
     printer: &Printer,
@@ -83,11 +83,13 @@ fn ask_elsewhere(
     if let Some(step) = args.step {
         question.push(("step_nanos", step.to_string()));
     }
+    let question: Vec<(&str, &str)> =
+        question.iter().map(|(name, value)| (*name, value.as_str())).collect();
     if query.metric().is_some() {
-        let measured = block_on(async { Ok(observe::ask(url, SEARCH, &question).await?) })?;
+        let measured = block_on(async { Ok(remote.ask(SEARCH, &question).await?) })?;
         return show_measured(&measured, query, args, printer);
     }
-    let search: Search = block_on(async { Ok(observe::ask(url, SEARCH, &question).await?) })?;
+    let search: Search = block_on(async { Ok(remote.ask(SEARCH, &question).await?) })?;
     show_found(&search, args, printer)
 }
 

@@ -1,9 +1,7 @@
 //! Receiving, storing and showing the telemetry of fleets: `gym observe`, alone or beside a fleet.
 
-mod ask;
 mod child;
 mod remote;
 
-pub use ask::{ask, is_address};
 pub use child::{Observer, Ready};
 pub use remote::{Remote, RemoteError};

@@ -8,6 +8,7 @@ use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper_util::rt::TokioIo;
 use lens_observe::LEFT_OUT;
+use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 
 use crate::commands::block_on;
@@ -16,6 +17,7 @@ use crate::commands::block_on;
 const MAX_ANSWER_BYTES: usize = 1 << 30;
 /// How long an answer may take: a question may read many files.
 const LIMIT: Duration = Duration::from_secs(120);
+const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/x-protobuf";
 
 /// Why there is no answer.
@@ -35,8 +37,16 @@ pub enum RemoteError {
         /// Why.
         source: anyhow::Error,
     },
+    /// It answers something else.
+    #[error("{base} answers what this version does not understand")]
+    Answer {
+        /// Where it was asked.
+        base: String,
+        /// Why.
+        source: serde_json::Error,
+    },
     /// It says no.
-    #[error("{base} answers {status}: {message}")]
+    #[error("{message} ({base} answers {status})")]
     Refused {
         /// Where it was asked.
         base: String,
@@ -78,6 +88,15 @@ impl Remote {
         })
     }
 
+    /// The `gym observe` at a URL.
+    ///
+    /// # Errors
+    ///
+    /// When it is none.
+    pub fn of(url: &str) -> Result<Self, RemoteError> {
+        Self::parse(url, None).unwrap_or_else(|| Err(RemoteError::Url { url: url.to_owned() }))
+    }
+
     /// Its URL.
     pub fn base(&self) -> String {
         format!("http://{}", self.authority())
@@ -97,7 +116,7 @@ impl Remote {
     ///
     /// [`RemoteError`].
     pub fn json(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Answered, RemoteError> {
-        self.get(path, parameters, "application/json")
+        self.get(path, parameters, JSON)
     }
 
     /// Asks for spans as an export request in protobuf.
@@ -109,7 +128,40 @@ impl Remote {
         self.get(path, parameters, PROTOBUF)
     }
 
+    /// Asks, and waits on the runtime that is there.
+    ///
+    /// # Errors
+    ///
+    /// [`RemoteError`].
+    pub async fn ask<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        parameters: &[(&str, &str)],
+    ) -> Result<T, RemoteError> {
+        let answered = self.talk(path, parameters, JSON).await?;
+        serde_json::from_slice(&answered.body)
+            .map_err(|source| RemoteError::Answer { base: self.base(), source })
+    }
+
     fn get(
+        &self,
+        path: &str,
+        parameters: &[(&str, &str)],
+        accept: &str,
+    ) -> Result<Answered, RemoteError> {
+        let mut answered = None;
+        let asking = async {
+            answered = Some(self.talk(path, parameters, accept).await);
+            Ok(())
+        };
+        block_on(asking).map_err(|source| RemoteError::Silent { base: self.base(), source })?;
+        answered.unwrap_or_else(|| {
+            let source = anyhow::anyhow!("nobody was asked");
+            Err(RemoteError::Silent { base: self.base(), source })
+        })
+    }
+
+    async fn talk(
         &self,
         path: &str,
         parameters: &[(&str, &str)],
@@ -122,11 +174,10 @@ impl Remote {
             target.push('=');
             percent_encode(&mut target, value);
         }
-        let exchange = async {
-            let exchange = self.exchange(&target, accept);
-            Ok(tokio::time::timeout(LIMIT, exchange).await??)
-        };
-        let (status, answered) = block_on(exchange)
+        let exchange = tokio::time::timeout(LIMIT, self.exchange(&target, accept)).await;
+        let (status, answered) = exchange
+            .map_err(anyhow::Error::from)
+            .and_then(|done| done)
             .map_err(|source| RemoteError::Silent { base: self.base(), source })?;
         if status.is_success() {
             return Ok(answered);

@@ -15,6 +15,7 @@ mod observe;
 mod off;
 mod propagation;
 mod python;
+mod real_run;
 mod recipes;
 mod run_watch;
 mod sandbox;
