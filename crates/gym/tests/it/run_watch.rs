@@ -139,5 +139,8 @@ fn a_rollout_that_hangs_is_watched_and_spans_that_ended_are_searched() {
 
     let (code, _, stderr) = gym(&["run", "watch", "http://127.0.0.1:1", "--once"]);
     assert_eq!(code, Some(2));
-    assert!(stderr.starts_with("error: cannot ask http://127.0.0.1:1"), "{stderr}");
+    assert!(
+        stderr.starts_with("error: no `gym observe` answers at http://127.0.0.1:1"),
+        "{stderr}"
+    );
 }
