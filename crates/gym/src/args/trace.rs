@@ -181,6 +181,8 @@ pub enum ExportFormat {
     OtlpJson,
     /// Trace events: ui.perfetto.dev and chrome://tracing open them.
     Perfetto,
+    /// One row a span, with the columns of a store.
+    Parquet,
 }
 
 #[derive(Clone, Debug, Args)]

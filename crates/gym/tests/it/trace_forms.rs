@@ -325,6 +325,17 @@ fn every_form_of_a_run_gives_the_same_answers() {
 }
 
 #[test]
+fn spans_are_exported_as_the_columns_of_a_store_and_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let [ours, ..] = written(folder.path());
+    answer(&["trace", "export", FILE, "-o", "spans.parquet", "--format", "parquet"], &ours);
+    let spans = lens_store::segment::SpanReader::open(&ours.join("spans.parquet")).unwrap();
+    assert_eq!(spans.rows(), 1080);
+    let trace = lens_store::ids::TraceId::parse(&format!("{:032x}", 0x2713)).unwrap();
+    assert_eq!(spans.trace(trace).unwrap().len(), 9);
+}
+
+#[test]
 fn what_differs_between_two_runs_is_named_with_its_size_and_its_chance() {
     let folder = tempfile::tempdir().unwrap();
     let [ours, ..] = written(folder.path());
