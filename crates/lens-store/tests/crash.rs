@@ -16,8 +16,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lens_store::store::{Compaction, Durability, FlushOptions, Options, Refusal, Retention, Store};
-use support::{Numbered, append, found, rows};
+use lens_store::rollouts::{Filter, Kept};
+use lens_store::store::{
+    Compaction, Durability, FlushOptions, Options, Policy, Refusal, Retention, Snapshot, Store,
+};
+use support::{Numbered, found, request, rows, send};
 
 const ROUNDS: &str = "LENS_STORE_CRASH_ROUNDS";
 /// Kills of one store.
@@ -47,7 +50,7 @@ fn now_nanos() -> u64 {
 
 fn options(kind: &str) -> Options {
     let retention = match kind {
-        "retention" => Retention { max_bytes: Some(40_000), max_age: None },
+        "retention" => Retention { max_bytes: Some(20_000), max_age: None },
         _ => Retention::default(),
     };
     Options {
@@ -57,6 +60,12 @@ fn options(kind: &str) -> Options {
         flush: FlushOptions { max_spans: 64, ..FlushOptions::default() },
         compaction: Compaction { max_small_files: 1, small_bytes: 100_000, max_bytes: 1 << 20 },
         retention,
+        policy: (kind == "policy").then_some(Policy {
+            share: 0.5,
+            slowest_per_task: 0,
+            quiet: Duration::ZERO,
+            run_quiet: Duration::ZERO,
+        }),
         ..Options::default()
     }
 }
@@ -67,7 +76,7 @@ fn live(folder: &Path, kind: &str, first: &str) {
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let store = &store;
-            scope.spawn(move || write_spans(store, thread * OF_THREAD + first));
+            scope.spawn(move || write_spans(store, kind, thread * OF_THREAD + first));
         }
     });
 }
@@ -80,7 +89,7 @@ fn say(what: char, number: u64) {
 }
 
 /// Ends only by a signal.
-fn write_spans(store: &Store, mut number: u64) {
+fn write_spans(store: &Store, kind: &str, mut number: u64) {
     loop {
         // So that it flushes, merges and removes at least as much as it appends.
         while store.memory().spans > 128 {
@@ -91,7 +100,11 @@ fn write_spans(store: &Store, mut number: u64) {
             let start_nanos = now_nanos();
             let spans =
                 (number..number + OF_REQUEST).map(|number| Numbered { number, start_nanos });
-            match append(store, spans) {
+            let message = match kind {
+                "policy" => Numbered::rollout_message,
+                _ => Numbered::message,
+            };
+            match send(store, request(spans.map(message))) {
                 Ok(_) => break,
                 Err(Refusal::Overloaded { .. }) => std::thread::yield_now(),
                 Err(refusal) => panic!("{refusal}"),
@@ -120,7 +133,7 @@ fn rehearse(rounds: usize) {
     let (mut acknowledged, mut merged, mut expired) = (0, 0, 0);
     let mut round = 0;
     while round < rounds {
-        let kind = ["plain", "retention", "power"][round / KILLS % 3];
+        let kind = ["plain", "retention", "power", "policy"][round / KILLS % 4];
         let folder = support::folder();
         let mut said = Said::default();
         for _ in 0..KILLS.min(rounds - round) {
@@ -134,7 +147,7 @@ fn rehearse(rounds: usize) {
         }
         acknowledged += said.acknowledged.values().map(Vec::len).sum::<usize>();
     }
-    if rounds >= 12 {
+    if rounds >= 16 {
         assert!(merged > 0 && expired > 0, "{merged} merged, {expired} expired");
     }
     println!(
@@ -172,6 +185,23 @@ fn live_and_die(folder: &Path, kind: &str, life: Duration, said: &mut Said) {
     }
 }
 
+/// With a policy: each rollout that was acknowledged has its row, and all its spans unless the row says that they were
+/// let go. Returns how many spans are not there.
+fn check_marks(snapshot: &Snapshot, found: &BTreeMap<u64, usize>, requests: &[u64]) -> u64 {
+    let rows = snapshot.rollout_rows(&Filter::default()).expect("readable");
+    let rows: BTreeMap<_, _> = rows.into_iter().map(|row| (row.trace_id, row)).collect();
+    let mut missing = 0;
+    for first in requests.iter().flat_map(|first| [*first, first + 4]) {
+        let row = rows.get(&Numbered { number: first, start_nanos: 0 }.trace_id());
+        let row = row.unwrap_or_else(|| panic!("rollout {first} has no row"));
+        assert_eq!(row.spans, 4, "a row says what there was: {row:?}");
+        let there = (first..first + 4).filter(|number| found.contains_key(number)).count();
+        assert!(there == 4 || there == 0 && row.kept == Kept::LetGo, "{there} of {row:?}");
+        missing += 4 - there as u64;
+    }
+    missing
+}
+
 #[derive(Debug)]
 #[allow(dead_code, reason = "printed")]
 struct Seen {
@@ -197,7 +227,7 @@ fn check(folder: &Path, kind: &str, said: &Said) -> Seen {
         assert_eq!(store.damage(), []);
         let snapshot = store.snapshot();
         let removed = snapshot.manifest().removed;
-        let (mut there, mut acknowledged, mut sent) = (0, 0, 0);
+        let (mut there, mut acknowledged, mut sent, mut let_go) = (0, 0, 0, 0);
         for (thread, requests) in &said.sent {
             let last = requests.last().expect("not empty") + OF_REQUEST;
             let found = found(&snapshot, *thread..last);
@@ -206,6 +236,10 @@ fn check(folder: &Path, kind: &str, said: &Said) -> Seen {
             sent += requests.len() as u64 * OF_REQUEST;
             let requests = said.acknowledged.get(thread).map_or(&[][..], Vec::as_slice);
             acknowledged += requests.len() as u64 * OF_REQUEST;
+            if kind == "policy" {
+                let_go += check_marks(&snapshot, &found, requests);
+                continue;
+            }
             let count = |first: u64| {
                 (first..first + OF_REQUEST).filter(|number| found.contains_key(number)).count()
             };
@@ -218,7 +252,8 @@ fn check(folder: &Path, kind: &str, said: &Said) -> Seen {
             );
         }
         assert_eq!(rows(&snapshot), there, "no row is there twice (W-2)");
-        let accounted = there + removed.spans_expired;
+        assert!(let_go <= removed.spans_let_go, "{let_go} spans are missing");
+        let accounted = there + removed.spans_expired + removed.spans_let_go;
         assert!(
             accounted >= acknowledged && accounted <= sent,
             "{accounted} {acknowledged} {sent}"

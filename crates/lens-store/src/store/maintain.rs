@@ -101,9 +101,12 @@ impl Shared {
     }
 
     pub(super) fn maintain_until_stopped(&self) {
-        while self.maintenance.wait() {
-            // What failed stays as it was, and is tried again.
+        loop {
+            // What failed stays as it was, and is tried again. What was read back may be due at once.
             self.maintain().ok();
+            if !self.maintenance.wait() {
+                return;
+            }
         }
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use gym_telemetry::semconv;
 use lens_otlp::encode::{
     RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES, Scope, SpanParts, put_key_value, put_request,
     put_scope_item,
@@ -40,12 +41,32 @@ impl Numbered {
     }
 
     pub fn message(self) -> Vec<u8> {
+        self.message_with(Vec::new(), "work", None)
+    }
+
+    /// The same as a part of a rollout: the first span of a trace is its root, and two traces are a run.
+    pub fn rollout_message(self) -> Vec<u8> {
+        let trace = self.number / OF_TRACE;
         let mut attributes = Vec::new();
+        let mut put =
+            |key, value: &str| put_key_value(&mut attributes, SPAN_ATTRIBUTES, key, value);
+        put(semconv::ROLLOUT_ID, &format!("0-{}", trace % 2));
+        put(semconv::COLLECTION_ID, &format!("{:012x}", trace / 2));
+        if !self.number.is_multiple_of(OF_TRACE) {
+            let root = Self { number: trace * OF_TRACE, ..self }.span_id();
+            return self.message_with(attributes, "work", Some(root));
+        }
+        put(semconv::ROLLOUT_OUTCOME, semconv::value::outcome::SUCCESS);
+        self.message_with(attributes, semconv::span::ROLLOUT_ATTEMPT, None)
+    }
+
+    fn message_with(self, mut attributes: Vec<u8>, name: &str, parent: Option<[u8; 8]>) -> Vec<u8> {
         put_key_value(&mut attributes, SPAN_ATTRIBUTES, "number", &(self.number as i64));
         let parts = SpanParts {
             trace_id: self.trace_id().to_bytes(),
             span_id: self.span_id(),
-            name: "work",
+            parent_id: parent,
+            name,
             start_nanos: self.start_nanos,
             end_nanos: self.start_nanos.saturating_add(5),
             attributes: &attributes,
@@ -74,7 +95,10 @@ pub fn append(
     store: &Store,
     spans: impl IntoIterator<Item = Numbered>,
 ) -> Result<Appended, Refusal> {
-    let request = request(spans.into_iter().map(Numbered::message));
+    send(store, request(spans.into_iter().map(Numbered::message)))
+}
+
+pub fn send(store: &Store, request: Bytes) -> Result<Appended, Refusal> {
     store.append(Signal::Traces, Encoding::PROTOBUF, request.clone(), request)
 }
 
