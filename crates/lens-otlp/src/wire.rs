@@ -218,6 +218,7 @@ pub enum Content<'a> {
 
 impl<'a> Content<'a> {
     /// The bytes of a length-delimited field.
+    #[inline]
     pub fn bytes(self) -> Result<&'a [u8], DecodeError> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
@@ -226,11 +227,13 @@ impl<'a> Content<'a> {
     }
 
     /// The text of a string field.
+    #[inline]
     pub fn text(self) -> Result<&'a str, DecodeError> {
         std::str::from_utf8(self.bytes()?).map_err(|_| DecodeError::Utf8)
     }
 
     /// A varint.
+    #[inline]
     pub fn varint(self) -> Result<u64, DecodeError> {
         match self {
             Self::Varint(value) => Ok(value),
@@ -239,6 +242,7 @@ impl<'a> Content<'a> {
     }
 
     /// Eight bytes.
+    #[inline]
     pub fn fixed64(self) -> Result<u64, DecodeError> {
         match self {
             Self::Fixed64(value) => Ok(value),
@@ -247,6 +251,7 @@ impl<'a> Content<'a> {
     }
 
     /// Four bytes.
+    #[inline]
     pub fn fixed32(self) -> Result<u32, DecodeError> {
         match self {
             Self::Fixed32(value) => Ok(value),
@@ -267,7 +272,19 @@ impl<'a> Fields<'a> {
         Self { rest: message }
     }
 
+    /// Nearly all tags and lengths take one byte.
+    #[inline(always)]
     fn read_varint(&mut self) -> Result<u64, DecodeError> {
+        match self.rest.split_first() {
+            Some((byte, rest)) if *byte < 0x80 => {
+                self.rest = rest;
+                Ok(u64::from(*byte))
+            }
+            _ => self.read_long_varint(),
+        }
+    }
+
+    fn read_long_varint(&mut self) -> Result<u64, DecodeError> {
         let mut value = 0_u64;
         for (at, byte) in self.rest.iter().enumerate().take(10) {
             value |= u64::from(byte & 0x7f) << (7 * at);
@@ -279,12 +296,14 @@ impl<'a> Fields<'a> {
         Err(if self.rest.len() < 10 { DecodeError::Truncated } else { DecodeError::Varint })
     }
 
+    #[inline(always)]
     fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
         let (head, rest) = self.rest.split_at_checked(len).ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(head)
     }
 
+    #[inline(always)]
     fn read(&mut self) -> Result<(u32, Content<'a>), DecodeError> {
         let tag = self.read_varint()?;
         let field = u32::try_from(tag >> 3).map_err(|_| DecodeError::Tag)?;
@@ -315,6 +334,7 @@ impl<'a> Fields<'a> {
 impl<'a> Iterator for Fields<'a> {
     type Item = Result<(u32, Content<'a>), DecodeError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;

@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use lens_otlp::DecodeError;
-use lens_otlp::view::{AnyValue, Attributes, Repeated, ScopeView, SpanView, key_value, resources};
+use lens_otlp::view::{AnyValue, Attributes, ScopeView, SpanView, key_value, resources};
+use lens_otlp::wire::Fields;
 
 use crate::ids::{SpanId, TraceId};
 
@@ -161,25 +162,74 @@ fn slice(request: &Bytes, part: &[u8]) -> Bytes {
     if part.is_empty() { Bytes::new() } else { request.slice_ref(part) }
 }
 
-/// Walks a span to its end.
+/// Walks a span to its end, once. What passes here is what [`SpanView`] and its lists can read.
 fn check(message: &[u8]) -> Result<(TraceId, SpanId, u64), Malformed> {
-    let view = SpanView::read(message)?;
-    let trace_id = TraceId::from_bytes(view.trace_id).ok_or(Malformed::TraceId)?;
-    let span_id = SpanId::from_bytes(view.span_id).ok_or(Malformed::SpanId)?;
-    if !matches!(view.parent_id.len(), 0 | 8) {
+    let (mut trace_id, mut span_id, mut parent_id, mut start_nanos) =
+        (&[][..], &[][..], &[][..], 0);
+    for field in Fields::new(message) {
+        match field? {
+            (1, content) => trace_id = content.bytes()?,
+            (2, content) => span_id = content.bytes()?,
+            (4, content) => parent_id = content.bytes()?,
+            (7, content) => start_nanos = content.fixed64()?,
+            (9, content) => {
+                let (_, value) = key_value(content.bytes()?)?;
+                check_value(value.ok_or(Malformed::NoValue)?)?;
+            }
+            (3 | 5, content) => drop(content.text()?),
+            (6 | 10 | 12 | 14, content) => drop(content.varint()?),
+            (8, content) => drop(content.fixed64()?),
+            (11, content) => check_event(content.bytes()?)?,
+            (13, content) => check_link(content.bytes()?)?,
+            (15, content) => check_status(content.bytes()?)?,
+            (16, content) => drop(content.fixed32()?),
+            _ => {}
+        }
+    }
+    let trace_id = TraceId::from_bytes(trace_id).ok_or(Malformed::TraceId)?;
+    let span_id = SpanId::from_bytes(span_id).ok_or(Malformed::SpanId)?;
+    if !matches!(parent_id.len(), 0 | 8) {
         return Err(Malformed::ParentId);
     }
-    for pair in Repeated::new(message, 9) {
-        let (_, value) = key_value(pair?)?;
-        check_value(value.ok_or(Malformed::NoValue)?)?;
+    Ok((trace_id, span_id, start_nanos))
+}
+
+fn check_event(message: &[u8]) -> Result<(), DecodeError> {
+    for field in Fields::new(message) {
+        match field? {
+            (1, content) => drop(content.fixed64()?),
+            (2, content) => drop(content.text()?),
+            (3, content) => check_value(key_value(content.bytes()?)?.1.unwrap_or(AnyValue::Empty))?,
+            (4, content) => drop(content.varint()?),
+            _ => {}
+        }
     }
-    for event in view.events() {
-        check_attributes(event?.attributes())?;
+    Ok(())
+}
+
+fn check_link(message: &[u8]) -> Result<(), DecodeError> {
+    for field in Fields::new(message) {
+        match field? {
+            (1 | 2, content) => drop(content.bytes()?),
+            (3, content) => drop(content.text()?),
+            (4, content) => check_value(key_value(content.bytes()?)?.1.unwrap_or(AnyValue::Empty))?,
+            (5, content) => drop(content.varint()?),
+            (6, content) => drop(content.fixed32()?),
+            _ => {}
+        }
     }
-    for link in view.links() {
-        check_attributes(link?.attributes())?;
+    Ok(())
+}
+
+fn check_status(message: &[u8]) -> Result<(), DecodeError> {
+    for field in Fields::new(message) {
+        match field? {
+            (2, content) => drop(content.text()?),
+            (3, content) => drop(content.varint()?),
+            _ => {}
+        }
     }
-    Ok((trace_id, span_id, view.start_nanos))
+    Ok(())
 }
 
 /// Walks attributes to the end of what is nested in them.

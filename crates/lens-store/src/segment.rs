@@ -11,15 +11,19 @@
 //!   The order of attributes is not kept.
 //! * A file that is damaged is an error of that file, never a panic.
 
+mod coded;
 mod column;
+mod durations;
 mod encode;
 mod file;
 mod index;
 mod intern;
 mod json;
+mod logs;
+mod origins;
+mod points;
 mod read;
 mod rebuild;
-mod records;
 mod rollouts;
 mod scan;
 mod schema;
@@ -28,9 +32,12 @@ mod spans;
 mod table;
 mod traces;
 
+pub use coded::{Field, Value};
+pub use durations::{Durations, Group, durations_by};
 pub use index::TraceIndex;
+pub use logs::{read_logs, write_logs};
+pub use points::{read_points, write_points};
 pub use read::{SpanReader, Spans};
-pub use records::{read_logs, read_points, write_logs, write_points};
 pub use rollouts::{read_rollouts, write_rollouts};
 pub use spans::{SpanFacts, SpanOptions, SpanWriter, write_spans};
 pub use traces::{TraceRow, read_traces, write_traces};

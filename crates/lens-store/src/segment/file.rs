@@ -16,8 +16,10 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
     ParquetRecordBatchReaderBuilder, RowSelection,
 };
+use parquet::column::page::{Page, PageReader as _};
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData};
 use parquet::file::reader::{ChunkReader, Length};
+use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::SegmentError;
 
@@ -110,6 +112,55 @@ impl ColumnFile {
 
     pub(super) fn footer(&self) -> &ParquetMetaData {
         self.metadata.metadata()
+    }
+
+    /// The footer with dictionaries left as they are for some top-level columns of text.
+    pub(super) fn with_dictionaries(&self, names: &[&str]) -> Result<Self, SegmentError> {
+        let fields = self.metadata.schema().fields().iter().map(|field| {
+            if names.contains(&field.name().as_str()) {
+                let data_type =
+                    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+                return Arc::new(Field::new(field.name(), data_type, field.is_nullable()));
+            }
+            Arc::clone(field)
+        });
+        let schema = Arc::new(Schema::new(fields.collect::<Fields>()));
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true).with_schema(schema);
+        let metadata = ArrowReaderMetadata::try_new(Arc::clone(self.metadata.metadata()), options)?;
+        Ok(Self { reader: self.reader.clone(), metadata })
+    }
+
+    /// Bytes of the dictionary's values of a column chunk; `None` when it has no dictionary.
+    pub(super) fn dictionary(
+        &self,
+        row_group: usize,
+        leaf: usize,
+    ) -> Result<Option<HashSet<Bytes>>, SegmentError> {
+        let footer = self.footer();
+        let row_group = footer.row_group(row_group);
+        let chunk = row_group.column(leaf);
+        // Our writer never has both: pages with a dictionary and pages without.
+        if chunk.dictionary_page_offset().is_none() {
+            return Ok(None);
+        }
+        guarded(|| {
+            let rows = row_group.num_rows().unsigned_abs() as usize;
+            let reader = Arc::new(self.reader.clone());
+            let mut pages = SerializedPageReader::new(reader, chunk, rows, None)?;
+            let Some(Page::DictionaryPage { buf, .. }) = pages.get_next_page()? else {
+                return Ok(None);
+            };
+            let (mut rest, mut values) = (buf, HashSet::new());
+            while let Some(len) = rest.first_chunk::<4>() {
+                let len = u32::from_le_bytes(*len) as usize;
+                if rest.len() < 4 + len {
+                    return Err(SegmentError::Column("of a dictionary"));
+                }
+                let value = rest.split_to(4 + len).slice(4..);
+                values.insert(value);
+            }
+            Ok(Some(values))
+        })
     }
 
     pub(super) fn rows(&self) -> u64 {

@@ -1,6 +1,7 @@
 //! Reads a file of spans: one trace without touching the others, or all of it in its order.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 
 use arrow_array::{Array, StringViewArray};
@@ -59,6 +60,29 @@ impl SpanReader {
     /// Bytes of the file.
     pub fn bytes(&self) -> u64 {
         self.file.bytes()
+    }
+
+    pub(super) fn row_groups(&self) -> usize {
+        self.file.footer().num_row_groups()
+    }
+
+    /// Whether all starts of a row group are in a range; `None` when none is.
+    pub(super) fn overlap(&self, row_group: usize, starts: &Range<u64>) -> Option<bool> {
+        if starts.start == 0 && starts.end == u64::MAX {
+            return Some(true);
+        }
+        let chunk = self.file.footer().row_group(row_group).column(leaf::START);
+        let Some(Statistics::Int64(statistics)) = chunk.statistics() else { return Some(false) };
+        let (Some(low), Some(high)) = (statistics.min_opt(), statistics.max_opt()) else {
+            return Some(false);
+        };
+        if *low < 0 {
+            // Later than 2262: as numbers without sign they are the last.
+            return Some(false);
+        }
+        let (low, high) = (*low as u64, *high as u64);
+        let is_apart = high < starts.start || low >= starts.end;
+        (!is_apart).then_some(low >= starts.start && high < starts.end)
     }
 
     /// The spans of a trace, by start.

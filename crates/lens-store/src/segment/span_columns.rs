@@ -1,12 +1,13 @@
 //! Walks a span once, into the columns of a row group.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
 use std::io::Write;
 use std::sync::Arc;
 
 use gym_telemetry::semconv;
 use lens_otlp::DecodeError;
-use lens_otlp::encode::{SPAN_ATTRIBUTES, StatusCode};
+use lens_otlp::encode::StatusCode;
 use lens_otlp::json::{put_plain_attributes, put_plain_value};
 use lens_otlp::view::{AnyValue, Attributes, key_value};
 use lens_otlp::wire::{Fields, put_bytes, put_message};
@@ -33,7 +34,6 @@ struct Key {
 }
 
 /// The columns that say where a span comes from, as numbers in their dictionaries.
-#[derive(Clone)]
 struct OriginCodes {
     service: u32,
     scope: u32,
@@ -54,14 +54,54 @@ pub(super) struct Walked {
     pub(super) service_nth: usize,
 }
 
+/// A value that was checked when it was received: text is not checked again.
+#[derive(Clone, Copy)]
+enum Raw<'a> {
+    Text(&'a [u8]),
+    Int(i64),
+    Double(f64),
+    Bool(bool),
+    /// The whole attribute: a list, bytes, or no value.
+    Other(&'a [u8]),
+}
+
+/// Key and value of an encoded attribute, and whether it has a value at all.
+#[inline]
+fn read_attribute(message: &[u8]) -> Result<(&[u8], Raw<'_>, bool), DecodeError> {
+    let (mut key, mut value, mut has_value) = (&[][..], Raw::Other(message), false);
+    for field in Fields::new(message) {
+        match field? {
+            (1, content) => key = content.bytes()?,
+            (2, content) => {
+                has_value = true;
+                value = Raw::Other(message);
+                for field in Fields::new(content.bytes()?) {
+                    value = match field? {
+                        (1, content) => Raw::Text(content.bytes()?),
+                        (2, content) => Raw::Bool(content.varint()? != 0),
+                        (3, content) => Raw::Int(content.varint()? as i64),
+                        (4, content) => Raw::Double(f64::from_bits(content.fixed64()?)),
+                        (5..=7, _) => Raw::Other(message),
+                        _ => continue,
+                    };
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok((key, value, has_value))
+}
+
 /// Takes spans into columns; knows what the row group has seen.
 #[derive(Default)]
 pub(super) struct Walker {
     key_names: Interner,
     keys: Vec<Key>,
-    origins: HashMap<usize, OriginCodes>,
-    last_origin: Option<(usize, OriginCodes)>,
-    attributes: Vec<(u32, AnyValue<'static>)>,
+    /// Places in `origins` by address.
+    origin_places: HashMap<usize, usize, Addresses>,
+    origins: Vec<OriginCodes>,
+    last_origin: Option<(usize, usize)>,
+    attributes: Vec<(u32, Raw<'static>)>,
     /// Places of events and links in the message.
     events: Vec<(usize, usize)>,
     links: Vec<(usize, usize)>,
@@ -92,6 +132,7 @@ impl Walker {
     pub(super) fn end_row_group(&mut self) {
         self.key_names.clear();
         self.keys.clear();
+        self.origin_places.clear();
         self.origins.clear();
         self.last_origin = None;
     }
@@ -105,7 +146,7 @@ impl Walker {
     ) -> Result<Walked, SegmentError> {
         let row = table.rows;
         let (columns, counts) = (&mut table.columns[..], &mut table.counts[..]);
-        let mut attributes: Vec<(u32, AnyValue<'_>)> = std::mem::take(&mut self.attributes);
+        let mut attributes: Vec<(u32, Raw<'_>)> = std::mem::take(&mut self.attributes);
         self.events.clear();
         self.links.clear();
         let mut head = Head::default();
@@ -115,9 +156,8 @@ impl Walker {
         for field in Fields::new(message) {
             match field? {
                 (9, content) => {
-                    let (key, value) = key_value(content.bytes()?)?;
-                    is_exact &= value.is_some();
-                    let value = value.unwrap_or(AnyValue::Empty);
+                    let (key, value, has_value) = read_attribute(content.bytes()?)?;
+                    is_exact &= has_value;
                     let code = self.key(key);
                     let key = &mut self.keys[code as usize];
                     if key.row == row as u32 + 1 {
@@ -162,7 +202,7 @@ impl Walker {
         }
         attributes.clear();
         // Gives the memory back without the life of what was in it.
-        self.attributes = attributes.into_iter().map(|_| (0, AnyValue::Empty)).collect();
+        self.attributes = attributes.into_iter().map(|_| (0, Raw::Bool(false))).collect();
         let is_root = head.parent_id.is_empty();
         if is_root {
             self.name.clear();
@@ -177,10 +217,10 @@ impl Walker {
     }
 
     #[inline]
-    fn key(&mut self, key: &str) -> u32 {
-        let code = self.key_names.intern(key.as_bytes());
+    fn key(&mut self, key: &[u8]) -> u32 {
+        let code = self.key_names.intern(key);
         if code as usize == self.keys.len() {
-            let promoted = PROMOTED.iter().position(|(name, _)| *name == key);
+            let promoted = PROMOTED.iter().position(|(name, _)| name.as_bytes() == key);
             self.keys.push(Key {
                 promoted: promoted.map(|nth| nth as u8),
                 row: 0,
@@ -194,7 +234,7 @@ impl Walker {
     fn put_attribute(
         &mut self,
         code: u32,
-        value: AnyValue<'_>,
+        value: Raw<'_>,
         row: usize,
         columns: &mut [Column],
         counts: &mut [Counts],
@@ -204,11 +244,11 @@ impl Walker {
             let nth = usize::from(nth);
             let column = &mut columns[leaf::PROMOTED + nth];
             let is_taken = match (PROMOTED[nth].1, value) {
-                (Leaf::Text, AnyValue::String(text)) if text.len() <= LONG_TEXT_BYTES => {
-                    column.push_text(text.as_bytes());
+                (Leaf::Text, Raw::Text(text)) if text.len() <= LONG_TEXT_BYTES => {
+                    column.push_text(text);
                     true
                 }
-                (Leaf::Int, AnyValue::Int(value)) => {
+                (Leaf::Int, Raw::Int(value)) => {
                     column.push_int(value);
                     true
                 }
@@ -220,12 +260,12 @@ impl Walker {
             }
         }
         let map = match value {
-            AnyValue::String(text) if text.len() <= LONG_TEXT_BYTES => Map::Text,
-            AnyValue::String(_) => Map::LongText,
-            AnyValue::Int(_) => Map::Int,
-            AnyValue::Double(_) => Map::Double,
-            AnyValue::Bool(_) => Map::Bool,
-            _ => Map::Json,
+            Raw::Text(text) if text.len() <= LONG_TEXT_BYTES => Map::Text,
+            Raw::Text(_) => Map::LongText,
+            Raw::Int(_) => Map::Int,
+            Raw::Double(_) => Map::Double,
+            Raw::Bool(_) => Map::Bool,
+            Raw::Other(_) => Map::Json,
         } as usize;
         counts[entries::MAPS + map].add(row, 1);
         let key_column = &mut columns[leaf::MAPS + 2 * map];
@@ -236,11 +276,12 @@ impl Walker {
         let column = &mut columns[leaf::MAPS + 2 * map + 1];
         let mut is_exact = true;
         match value {
-            AnyValue::String(text) => column.push_text(text.as_bytes()),
-            AnyValue::Int(value) => column.push_int(value),
-            AnyValue::Double(value) => column.push_double(value),
-            AnyValue::Bool(value) => column.push_bool(value),
-            value => {
+            Raw::Text(text) => column.push_text(text),
+            Raw::Int(value) => column.push_int(value),
+            Raw::Double(value) => column.push_double(value),
+            Raw::Bool(value) => column.push_bool(value),
+            Raw::Other(message) => {
+                let value = key_value(message)?.1.unwrap_or(AnyValue::Empty);
                 is_exact = is_sayable(&value)?;
                 self.json.clear();
                 put_plain_value(&mut self.json, &value)?;
@@ -337,18 +378,20 @@ impl Walker {
         counts: &mut [Counts],
     ) -> Result<usize, DecodeError> {
         let address = Arc::as_ptr(origin) as usize;
-        if self.last_origin.as_ref().is_none_or(|(last, _)| *last != address) {
-            let codes = match self.origins.get(&address) {
-                Some(codes) => codes.clone(),
+        let place = match self.last_origin {
+            Some((last, place)) if last == address => place,
+            _ => match self.origin_places.get(&address) {
+                Some(place) => *place,
                 None => {
                     let codes = self.read_origin(origin, columns)?;
-                    self.origins.insert(address, codes.clone());
-                    codes
+                    self.origins.push(codes);
+                    self.origin_places.insert(address, self.origins.len() - 1);
+                    self.origins.len() - 1
                 }
-            };
-            self.last_origin = Some((address, codes));
-        }
-        let Some((_, codes)) = &self.last_origin else { return Ok(0) };
+            },
+        };
+        self.last_origin = Some((address, place));
+        let codes = &self.origins[place];
         columns[leaf::SERVICE_NAME].push_code(codes.service);
         columns[leaf::SCOPE_NAME].push_code(codes.scope);
         if let Some(version) = codes.version {
@@ -398,8 +441,36 @@ impl Walker {
     }
 }
 
+/// Addresses are no one's to choose; a product spreads them.
+#[derive(Clone, Default)]
+struct Addresses(u64);
+
+impl BuildHasher for Addresses {
+    type Hasher = Self;
+
+    fn build_hasher(&self) -> Self {
+        Self(0)
+    }
+}
+
+impl Hasher for Addresses {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_usize(usize::from(*byte));
+        }
+    }
+
+    fn write_usize(&mut self, address: usize) {
+        self.0 = (self.0 ^ address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 32
+    }
+}
+
 /// A `ResourceSpans` without spans.
-fn origin_message(origin: &Origin) -> Vec<u8> {
+pub(super) fn origin_message(origin: &Origin) -> Vec<u8> {
     let mut out = Vec::new();
     put_bytes(&mut out, 1, &origin.resource.message);
     put_message(&mut out, 2, |out| {
@@ -495,5 +566,3 @@ fn hex<'a>(bytes: &[u8], out: &'a mut [u8; 32]) -> &'a [u8] {
     }
     &out[..bytes.len() * 2]
 }
-
-const _: () = assert!(SPAN_ATTRIBUTES == 9);

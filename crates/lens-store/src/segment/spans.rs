@@ -59,10 +59,24 @@ pub fn write_spans(
     options: &SpanOptions,
 ) -> Result<SpanFacts, SegmentError> {
     let mut writer = SpanWriter::new(out, options)?;
-    for span in spans {
-        writer.push(span)?;
-    }
+    writer.push_all(spans)?;
     writer.finish()
+}
+
+/// Spans whose messages are fetched into the cache together.
+const FETCHED: usize = 16;
+const CACHE_LINE: usize = 64;
+
+/// Looks at every cache line of some messages. Sorted spans lie all over the requests that they came in, and a walk
+/// would wait for memory at each; these reads do not wait for each other.
+fn fetch(spans: &[RawSpan]) {
+    let mut seen = 0_u8;
+    for span in spans {
+        for byte in span.message.iter().step_by(CACHE_LINE) {
+            seen ^= byte;
+        }
+    }
+    std::hint::black_box(seen);
 }
 
 /// Writes spans as they come, in the order of (trace id, start). Holds one row group in memory, about 100 MiB at most.
@@ -75,6 +89,8 @@ pub struct SpanWriter<W: Write + Send> {
     /// Places in the walker's services of the trace that is being written.
     services: Vec<usize>,
     has_believed: bool,
+    /// Spans whose messages will be fetched together.
+    waiting: Vec<RawSpan>,
 }
 
 impl<W: Write + Send> fmt::Debug for SpanWriter<W> {
@@ -103,15 +119,51 @@ impl<W: Write + Send> SpanWriter<W> {
             last: None,
             services: Vec::new(),
             has_believed: false,
+            waiting: Vec::with_capacity(FETCHED),
         })
     }
 
-    /// Adds a span.
+    /// Adds spans that are all in memory: quicker than one by one.
     ///
     /// # Errors
     ///
-    /// When the medium fails, when the span is malformed, and when it belongs before the last one.
+    /// Those of [`push`](Self::push).
+    pub fn push_all(&mut self, spans: &[RawSpan]) -> Result<(), SegmentError> {
+        self.add_waiting()?;
+        for spans in spans.chunks(FETCHED) {
+            fetch(spans);
+            for span in spans {
+                self.add(span)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_waiting(&mut self) -> Result<(), SegmentError> {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        fetch(&waiting);
+        for span in &waiting {
+            self.add(span)?;
+        }
+        waiting.clear();
+        self.waiting = waiting;
+        Ok(())
+    }
+
+    /// Adds a span; it may be written with one of the next, whose call then tells what is wrong with it.
+    ///
+    /// # Errors
+    ///
+    /// When the medium fails, when a span is malformed, and when it belongs before the one before it.
     pub fn push(&mut self, span: &RawSpan) -> Result<(), SegmentError> {
+        self.waiting.push(span.clone());
+        if self.waiting.len() < FETCHED {
+            return Ok(());
+        }
+        self.add_waiting()
+    }
+
+    fn add(&mut self, span: &RawSpan) -> Result<(), SegmentError> {
         let place = (span.trace_id, span.start_nanos);
         if self.last.is_some_and(|last| last > place) {
             return Err(SegmentError::Order);
@@ -178,8 +230,9 @@ impl<W: Write + Send> SpanWriter<W> {
     ///
     /// # Errors
     ///
-    /// When the medium fails.
+    /// Those of [`push`](Self::push).
     pub fn finish(mut self) -> Result<SpanFacts, SegmentError> {
+        self.add_waiting()?;
         self.end_trace();
         self.facts.bytes = self.table.finish()?;
         if self.facts.rows == 0 {
