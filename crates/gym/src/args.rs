@@ -9,8 +9,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+mod store;
 mod trace;
 
+pub use store::*;
 pub use trace::*;
 
 /// Runs environments for language models and shows where every rollout spent its time.
@@ -56,6 +58,9 @@ pub enum Command {
     Spool(SpoolCommand),
     /// Receive and store the telemetry of fleets, and answer for it.
     Observe(ObserveArgs),
+    /// Stores of telemetry: look into, check, merge, send elsewhere.
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// Say whether telemetry arrives, and what to change when it does not.
     Doctor(DoctorArgs),
     /// Show what telemetry is on, what it costs, and how it does in running processes.

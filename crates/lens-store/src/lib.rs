@@ -27,6 +27,11 @@ pub use bands::{Band, Bands};
 pub use partition::{Partition, Segment, partition};
 pub use timings::Timings;
 
+/// CRC-32C of bytes that follow others, as the manifest has it; that of nothing is 0.
+pub fn checksum_append(checksum: u32, bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(checksum, bytes)
+}
+
 /// What a span is, as far as bands are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Make {

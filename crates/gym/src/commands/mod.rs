@@ -20,6 +20,7 @@ mod serve_instance;
 mod serve_openai;
 mod spool_list;
 mod spool_recover;
+mod store;
 mod telemetry;
 mod trace_diff;
 mod trace_export;
@@ -65,6 +66,7 @@ pub fn dispatch(cli: &Cli, printer: &Printer) -> Result<ExitCode, anyhow::Error>
         Command::Spool(SpoolCommand::List(args)) => spool_list::run(args, printer),
         Command::Spool(SpoolCommand::Recover(args)) => spool_recover::run(args, printer),
         Command::Observe(args) => observe::run(args, printer),
+        Command::Store(command) => store::run(command, printer),
         Command::Doctor(args) => doctor::run(args, printer),
         Command::Telemetry(args) => telemetry::run(args, printer),
         Command::Demo(args) => demo::run(args, printer),

@@ -104,6 +104,38 @@ fn a_fleet_that_is_observed_is_stored_and_the_folder_answers_as_the_running_proc
     for (question, from_process) in questions.iter().zip(&from_process) {
         assert_eq!(&asked(question, &store), from_process, "{question:?} after it");
     }
+    store_is_whole_can_be_sent_on_and_damage_is_named(&store);
+}
+
+fn store_is_whole_can_be_sent_on_and_damage_is_named(store: &str) {
+    let spans = asked(&["store", "info"], store)["tables"]["spans"]["rows"].as_u64();
+    assert!(spans > Some(100), "{spans:?}");
+    assert_eq!(asked(&["store", "verify"], store)["faults"], serde_json::json!([]));
+    let compacted = output(gym().args(["store", "compact", store]));
+    assert_eq!(compacted.status.code(), Some(0), "{}", text(&compacted.stderr));
+    assert_eq!(output(gym().args(["store", "compact", "nowhere"])).status.code(), Some(2));
+
+    let sink = lens_testing::OtlpSink::start().expect("a sink");
+    let replayed =
+        output(gym().args(["store", "replay", store, "--to", sink.grpc_endpoint().as_str()]));
+    assert_eq!(replayed.status.code(), Some(0), "{}", text(&replayed.stderr));
+    assert_eq!(Some(sink.counts().spans), spans);
+    let closed = format!("http://127.0.0.1:{}", crate::support::free_port());
+    let refused =
+        output(gym().args(["store", "replay", store, "--timeout", "1", "--to", closed.as_str()]));
+    assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stderr));
+
+    let files = asked(&["store", "files"], store);
+    let files = files["files"].as_array().expect("files");
+    let file = files.iter().find(|file| file["table"] == "spans").expect("a file of spans");
+    let path = file["path"].as_str().expect("a path");
+    let mut bytes = std::fs::read(path).expect("its bytes");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0xff;
+    std::fs::write(path, bytes).expect("damage");
+    let verified = output(gym().args(["store", "verify", store]));
+    assert_eq!(verified.status.code(), Some(1));
+    assert!(text(&verified.stdout).starts_with(path), "{}", text(&verified.stdout));
 }
 
 #[test]
