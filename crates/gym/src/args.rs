@@ -315,6 +315,21 @@ pub struct ObserveArgs {
     /// Address for OTLP over HTTP, for queries and for /metrics; may be given several times.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4318")]
     pub listen_http: Vec<String>,
+    /// Remove what was received more than so many days ago.
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub keep_days: Option<u64>,
+    /// Remove the oldest files while all of them have more bytes than this.
+    #[arg(long, value_name = "BYTES")]
+    pub keep_bytes: Option<u64>,
+    /// Of rollouts that neither failed nor are slow, keep the spans of this share (0 to 1); rows of all of them stay.
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub keep_share: Option<f64>,
+    /// With --keep-share: rollouts of each task whose spans are kept because they are its slowest.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "keep_share")]
+    pub keep_slowest: usize,
+    /// Acknowledge only what survives a loss of power too.
+    #[arg(long)]
+    pub fsync: bool,
     /// File that holds the token which every request must bring (`authorization: Bearer …`).
     #[arg(long, value_name = "PATH")]
     pub token_file: Option<PathBuf>,
@@ -419,6 +434,12 @@ fn override_token(token: &str) -> Result<String, String> {
     } else {
         Err("not a flag and not an override; overrides look like +key=value".to_owned())
     }
+}
+
+/// A number from 0 to 1.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "not a number from 0 to 1".to_owned())
 }
 
 #[cfg(test)]

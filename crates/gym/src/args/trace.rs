@@ -36,7 +36,7 @@ pub enum RunCommand {
 /// Where spans are read from.
 #[derive(Clone, Debug, Args)]
 pub struct Paths {
-    /// Files or directories of telemetry lines or OTLP JSON; `-` is stdin.
+    /// Files or directories of telemetry lines or OTLP JSON, the folder of a store, or the URL of a `gym observe`; `-` is stdin.
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 }

@@ -4,11 +4,12 @@ use std::io::{self, Read as _};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use lens_observe::receiver::{ListenAddress, Options, Token};
 use lens_observe::{Keeper, Receiver, TICK};
-use lens_store::store::{self, Store};
+use lens_store::store::{self, Durability, Policy, Retention, Store};
 use tokio::sync::oneshot;
 
 use crate::args::ObserveArgs;
@@ -30,7 +31,7 @@ pub fn run(args: &ObserveArgs, printer: &Printer) -> Result<ExitStatus, anyhow::
         notify: Arc::new(move |notice| notices.warn(&notice.to_string())),
         ..Options::default()
     };
-    let store = Store::open(&args.dir, store::Options::default())
+    let store = Store::open(&args.dir, store_options(args))
         .with_context(|| format!("cannot open the store {}", args.dir.display()))?;
     for damage in store.damage() {
         printer.warn(&damage.to_string());
@@ -62,6 +63,21 @@ pub fn run(args: &ObserveArgs, printer: &Printer) -> Result<ExitStatus, anyhow::
     keeper.into_store().close().context("what arrived last may not survive a loss of power")?;
     printer.say("stored; nothing is received any more");
     Ok(ExitStatus::Done)
+}
+
+fn store_options(args: &ObserveArgs) -> store::Options {
+    let day = Duration::from_secs(24 * 60 * 60);
+    let days = |days: u64| day.saturating_mul(u32::try_from(days).unwrap_or(u32::MAX));
+    store::Options {
+        durability: if args.fsync { Durability::Power } else { Durability::Process },
+        retention: Retention { max_age: args.keep_days.map(days), max_bytes: args.keep_bytes },
+        policy: args.keep_share.map(|share| Policy {
+            share,
+            slowest_per_task: args.keep_slowest,
+            ..Policy::default()
+        }),
+        ..store::Options::default()
+    }
 }
 
 fn addresses(texts: &[String]) -> Result<Vec<ListenAddress>, anyhow::Error> {
