@@ -47,7 +47,7 @@ impl SpanReader {
     pub fn open(path: &Path) -> Result<Self, SegmentError> {
         let file = ColumnFile::open(path)?;
         if file.metadata_value(lens::semconv::FILE_VERSION).is_none() {
-            return Err(SegmentError::Column("lens.schema_version"));
+            return Err(SegmentError::Column(lens::semconv::FILE_VERSION));
         }
         Ok(Self { file })
     }

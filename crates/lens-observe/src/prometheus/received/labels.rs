@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use gym_telemetry::semconv;
 use lens_otlp::DecodeError;
 use lens_otlp::json::put_plain_value;
 use lens_otlp::view::{AnyValue, Attributes, ResourceView, ScopeView};
@@ -31,7 +32,7 @@ pub(super) fn identity(resource: &ResourceView<'_>) -> Result<(String, String), 
     if instance.is_empty() {
         // Without it processes of one host would be taken for one.
         let of = |key: &str| attributes.get(key).cloned().unwrap_or_default();
-        let (host, pid) = (of("host.name"), of("process.pid"));
+        let (host, pid) = (of(lens::semconv::HOST_NAME), of(semconv::PROCESS_PID));
         instance = if pid.is_empty() { host } else { format!("{host}:{pid}") };
     }
     let job = match (namespace.is_empty(), name.is_empty()) {
