@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use lens_observe::Compression;
 use lens_observe::receiver::frame::unframe;
-use lens_observe::receiver::inflate::inflate;
+use lens_store::wal::inflate;
 use libfuzzer_sys::fuzz_target;
 
 const LIMIT_BYTES: usize = 100_000;

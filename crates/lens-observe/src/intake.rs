@@ -8,61 +8,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-
-/// What a request carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Signal {
-    /// Spans.
-    Traces,
-    /// Metrics.
-    Metrics,
-    /// Log records.
-    Logs,
-}
-
-impl Signal {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Traces, Self::Metrics, Self::Logs];
-
-    /// `traces`, `metrics` or `logs`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Traces => "traces",
-            Self::Metrics => "metrics",
-            Self::Logs => "logs",
-        }
-    }
-}
-
-/// How a body is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Compression {
-    /// Not at all.
-    Identity,
-    /// gzip, of one member or several.
-    Gzip,
-    /// Zstandard, of one frame or several.
-    Zstd,
-}
-
-/// In which of its two forms OTLP came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Form {
-    /// Protobuf.
-    Protobuf,
-    /// JSON.
-    Json,
-}
+pub use lens_store::wal::{Compression, Encoding, Format, Signal};
 
 /// A request as it came in.
 #[derive(Clone, Debug)]
 pub struct Incoming {
     /// What it carries.
     pub signal: Signal,
-    /// How `body` is compressed.
-    pub compression: Compression,
-    /// What `body` is once it is decompressed.
-    pub form: Form,
+    /// How `body` is written.
+    pub encoding: Encoding,
     /// The message as received, without the frame that gRPC puts around it.
     pub body: Bytes,
     /// The same as encoded `Export*ServiceRequest`; shares `body`'s memory where that is one already. Nothing in it

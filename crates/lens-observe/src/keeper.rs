@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use lens_store::live::{Counts, InFlight, Row, Settings};
 use lens_store::store::{Clock, Refusal, Store, SystemClock};
-use lens_store::wal;
 
-use crate::intake::{Accepted, Compression, Form, Incoming, Intake, Refused, Signal};
+use crate::intake::{Accepted, Incoming, Intake, Refused, Signal};
 use crate::prometheus::{Expose, Kind, Page};
 
 /// A store that is being filled.
@@ -58,24 +57,8 @@ impl Keeper {
 
 impl Intake for Keeper {
     fn accept(&self, incoming: Incoming) -> Result<Accepted, Refused> {
-        let Incoming { signal, compression, form, body, request } = incoming;
-        let encoding = wal::Encoding {
-            format: match form {
-                Form::Protobuf => wal::Format::Protobuf,
-                Form::Json => wal::Format::Json,
-            },
-            compression: match compression {
-                Compression::Identity => wal::Compression::None,
-                Compression::Gzip => wal::Compression::Gzip,
-                Compression::Zstd => wal::Compression::Zstd,
-            },
-        };
-        let signal = match signal {
-            Signal::Traces => wal::Signal::Traces,
-            Signal::Metrics => wal::Signal::Metrics,
-            Signal::Logs => wal::Signal::Logs,
-        };
-        if signal == wal::Signal::Logs {
+        let Incoming { signal, encoding, body, request } = incoming;
+        if signal == Signal::Logs {
             // A request that cannot be walked is refused below.
             let _ = self.live().logs(&request, SystemClock.now_nanos());
         }

@@ -10,7 +10,7 @@ pub mod prometheus;
 pub mod receiver;
 
 pub use api::{Api, LEFT_OUT};
-pub use intake::{Accepted, Compression, Form, Incoming, Intake, Refused, Signal};
+pub use intake::{Accepted, Compression, Encoding, Format, Incoming, Intake, Refused, Signal};
 pub use keeper::{Keeper, TICK};
 pub use pages::Pages;
 pub use receiver::Receiver;

@@ -20,7 +20,6 @@ mod denial;
 pub mod frame;
 mod grpc;
 mod http_server;
-pub mod inflate;
 mod options;
 mod serve;
 

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::vfs::{Vfs, write_all};
 
-const NAME: &str = "manifest.json";
+pub(crate) const NAME: &str = "manifest.json";
 const UNFINISHED: &str = "manifest.json.part";
 /// What is written, and the newest that is read.
 const FORMAT: u32 = 1;

@@ -62,7 +62,7 @@ pub use segments::Segment;
 pub use snapshot::Snapshot;
 use sync::Sync;
 
-use crate::manifest::Manifest;
+use crate::manifest::{self, Manifest};
 use crate::wal::{self, Log};
 
 /// Folder of what could not be read any more.
@@ -119,6 +119,11 @@ impl Store {
     /// Its folder.
     pub fn folder(&self) -> &Path {
         &self.shared.folder
+    }
+
+    /// Whether there is a store in a folder.
+    pub fn is_in(folder: &Path) -> bool {
+        folder.join(manifest::NAME).is_file()
     }
 
     /// Whether some process writes the store in a folder.

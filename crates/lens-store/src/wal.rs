@@ -13,11 +13,13 @@
 
 mod body;
 mod frame;
+mod inflate;
 mod log;
 mod read;
 
-pub use body::{BodyError, inflate, to_protobuf};
+pub use body::{BodyError, from_json, to_protobuf};
 pub use frame::{Compression, Encoding, Format, Signal};
+pub use inflate::{InflateError, inflate};
 pub(crate) use log::Log;
 pub use read::{Damage, FrameView};
 pub(crate) use read::{read_file, wal_files};

@@ -29,10 +29,8 @@ pub fn export(
 
 /// The file is made in memory: it is a tenth of the spans.
 fn parquet(traces: &Traces, sections: &[Section], out: &mut impl Write) -> io::Result<usize> {
-    let nodes = sections
-        .iter()
-        .flat_map(|section| &traces.traces[section.trace].tree.nodes[section.first..section.end]);
-    let mut spans: Vec<RawSpan> = nodes.map(|node| traces.spans[node.span].raw.clone()).collect();
+    let mut spans: Vec<RawSpan> =
+        sections.iter().flat_map(|section| traces.raw_of(*section)).cloned().collect();
     spans.sort_by_key(|span| (span.trace_id, span.start_nanos, span.span_id));
     // Rollouts that were asked for may share a trace.
     spans
@@ -54,11 +52,9 @@ fn otlp_json(traces: &Traces, sections: &[Section], out: &mut impl Write) -> io:
         out.write_all(b"\n")
     };
     for section in sections {
-        let nodes = &traces.traces[section.trace].tree.nodes[section.first..section.end];
-        // Spans that are left out of the tree, because nobody looks at them, are exported too.
-        let spans = nodes.iter().map(|node| &traces.spans[node.span].raw);
+        let spans = traces.raw_of(*section);
+        count += spans.len();
         waiting.extend(spans);
-        count += nodes.len();
         if waiting.len() >= SPANS_A_LINE {
             flush(&mut waiting)?;
         }

@@ -3,16 +3,17 @@
 //! Files are read whole at once. A store and a `gym observe` are asked for what a command needs: rows of rollouts, and
 //! the spans of single traces; only who wants all traces gets no more than the newest of them.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lens_otlp::DecodeError;
 use lens_store::ids::TraceId;
+use lens_store::query::{self, Loaded, Measured, Query, Search, SearchOptions, Stored, Window};
 use lens_store::raw::{self, RawSpan};
 use lens_store::rollouts::{Filter, RolloutRow, rows_of};
-use lens_store::store::{Snapshot, Store, StoreError};
+use lens_store::store::{Clock as _, Snapshot, Store, StoreError, SystemClock};
 use lens_store::trace::{Reader, Traces};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -22,8 +23,6 @@ use super::read::{ReadError, ReadReport, Reading, counted, read};
 use super::select::{NotFound, nothing_found};
 use crate::observe::{Remote, RemoteError};
 
-/// What makes a folder a store.
-const MANIFEST: &str = "manifest.json";
 /// Spans of the newest traces that are looked at where all traces of a store are wanted.
 const MOST_SPANS: u64 = 1_000_000;
 /// Traces that are asked for at a time: their ids stand in a URL.
@@ -73,8 +72,8 @@ enum Kind {
     Files {
         paths: Vec<PathBuf>,
         traces: Arc<Traces>,
-        /// In order of time.
-        rows: Vec<RolloutRow>,
+        /// In order of time; made for the first command that wants them.
+        rows: OnceCell<Vec<RolloutRow>>,
         report: ReadReport,
     },
     Store {
@@ -82,6 +81,28 @@ enum Kind {
         snapshot: Box<Snapshot>,
     },
     Remote(Remote),
+}
+
+/// A query and its bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The query as it was typed.
+    pub text: &'a str,
+    /// Only spans that started in so long a time until now.
+    pub last_nanos: Option<u64>,
+    /// Traces at most.
+    pub limit: usize,
+    /// Length of a step of time; zero is one step for all.
+    pub step_nanos: u64,
+}
+
+/// What a query came to.
+#[derive(Debug)]
+pub enum Answer {
+    /// Numbers.
+    Measured(Measured),
+    /// Traces.
+    Found(Search),
 }
 
 /// What is answered to a question for rollouts.
@@ -100,7 +121,7 @@ impl Source {
         for path in paths {
             let kind = match Remote::parse(&path.to_string_lossy(), None) {
                 Some(remote) => Some(Kind::Remote(remote?)),
-                None if path.join(MANIFEST).is_file() => Some(Self::store(path)?),
+                None if Store::is_in(path) => Some(Self::store(path)?),
                 None => None,
             };
             if let Some(kind) = kind {
@@ -122,8 +143,7 @@ impl Source {
     /// Of what was read.
     pub fn of(Reading { spans, report }: Reading, paths: Vec<PathBuf>) -> Self {
         let traces = Traces::assemble(spans);
-        let mut rows = rows_of(&traces, None);
-        rows.sort_by_key(|row| (row.start_nanos, row.trace_id, row.root_span_id));
+        let rows = OnceCell::new();
         let kind = Kind::Files { paths, traces: Arc::new(traces), rows, report };
         Self { kind, left_out: Cell::new(0) }
     }
@@ -135,7 +155,12 @@ impl Source {
     /// When they cannot be read.
     pub fn rows(&self, filter: &Filter) -> Result<Vec<RolloutRow>, SourceError> {
         match &self.kind {
-            Kind::Files { rows, .. } => {
+            Kind::Files { rows, traces, .. } => {
+                let rows = rows.get_or_init(|| {
+                    let mut rows = rows_of(traces, None);
+                    rows.sort_by_key(|row| (row.start_nanos, row.trace_id, row.root_span_id));
+                    rows
+                });
                 Ok(rows.iter().filter(|row| filter.matches(row)).cloned().collect())
             }
             Kind::Store { folder, snapshot } => {
@@ -241,6 +266,46 @@ impl Source {
         }
     }
 
+    /// What a query finds or measures.
+    ///
+    /// # Errors
+    ///
+    /// When spans cannot be read.
+    pub fn ask(&self, query: &Query, asked: &Asked<'_>) -> Result<Answer, SourceError> {
+        let now_nanos = SystemClock.now_nanos();
+        let from_nanos = asked.last_nanos.map_or(0, |last| now_nanos.saturating_sub(last));
+        match &self.kind {
+            Kind::Files { traces, .. } => {
+                let spans = traces.spans.iter().map(|span| span.raw.clone()).collect();
+                let Ok(answer) = answer(query, asked, from_nanos, &Loaded::new(spans, now_nanos));
+                Ok(answer)
+            }
+            Kind::Store { folder, snapshot } => {
+                answer(query, asked, from_nanos, &Stored::new(snapshot, now_nanos))
+                    .map_err(unreadable(folder))
+            }
+            Kind::Remote(remote) => {
+                let numbers = [
+                    ("start_nanos", from_nanos),
+                    ("limit", asked.limit as u64),
+                    ("step_nanos", asked.step_nanos),
+                ]
+                .map(|(name, number)| (name, number.to_string()));
+                let mut question = vec![("q", asked.text)];
+                question.extend(numbers.iter().map(|(name, number)| (*name, number.as_str())));
+                let answered = remote.json("search", &question)?;
+                let read = |body: &[u8]| {
+                    Ok::<Answer, serde_json::Error>(if query.metric().is_some() {
+                        Answer::Measured(serde_json::from_slice(body)?)
+                    } else {
+                        Answer::Found(serde_json::from_slice(body)?)
+                    })
+                };
+                read(&answered.body).map_err(misunderstood(remote))
+            }
+        }
+    }
+
     /// What to answer when there is no span.
     ///
     /// # Errors
@@ -315,6 +380,21 @@ impl Source {
             Kind::Remote(remote) => json!({ "asked": remote.base() }),
         }
     }
+}
+
+fn answer<S: query::Source>(
+    query: &Query,
+    asked: &Asked<'_>,
+    from_nanos: u64,
+    source: &S,
+) -> Result<Answer, S::Error> {
+    let starts = from_nanos..u64::MAX;
+    let window = Window { range: starts.clone(), step_nanos: asked.step_nanos };
+    if let Some(measured) = query.measure(source, &window)? {
+        return Ok(Answer::Measured(measured));
+    }
+    let options = SearchOptions { starts, limit: asked.limit, ..SearchOptions::default() };
+    query.search(source, &options).map(Answer::Found)
 }
 
 fn unreadable(folder: &Path) -> impl FnOnce(StoreError) -> SourceError + use<> {

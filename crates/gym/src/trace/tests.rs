@@ -7,8 +7,9 @@ use lens_store::rollouts::Filter;
 use lens_store::trace::{Span, Traces};
 use serde_json::Value;
 
-use super::read::{ReadError, ReadReport, Reading};
+use super::read::{ReadError, ReadReport, Reading, read};
 use super::*;
+use crate::args::ExportFormat;
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/reference").join(name)
@@ -662,4 +663,18 @@ fn bands_of_a_rollout_of_the_reference_add_up_and_are_the_same_in_every_form() {
         let shown = show_document(&traces, &[traces.whole(0)], None, &Value::Null).to_string();
         assert_eq!(report(read_text(&shown).spans), table, "{name}");
     }
+}
+
+/// Guarantees: what a view leaves out is not lost to other software.
+#[test]
+fn an_export_has_the_spans_that_a_timeline_folds_away() {
+    let spans = read_fixture("rollout_trace.jsonl").spans;
+    let count = spans.len();
+    let chosen = Chosen::everything(source_of(spans).all().unwrap());
+    let nodes = chosen.traces.traces.iter().map(|trace| trace.tree.nodes.len()).sum::<usize>();
+    assert!(nodes < count, "some are folded");
+    let mut out = Vec::new();
+    let written = export(&chosen.traces, &chosen.sections, ExportFormat::OtlpJson, &mut out);
+    assert_eq!(written.unwrap(), count);
+    assert_eq!(read_text(std::str::from_utf8(&out).unwrap()).spans.len(), count);
 }

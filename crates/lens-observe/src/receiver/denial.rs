@@ -8,7 +8,8 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::counters::Reason;
-use super::inflate::InflateError;
+use lens_store::wal::InflateError;
+
 use crate::intake::Refused;
 
 /// Codes of gRPC.

@@ -17,7 +17,7 @@ use super::counters::{Reason, Transport};
 use super::denial::{Denial, code};
 use super::frame::{PREFIX_BYTES, unframe};
 use super::serve::{Body, Kind, Shared, full};
-use crate::intake::{Accepted, Compression, Form, Signal};
+use crate::intake::{Accepted, Compression, Encoding, Format, Signal};
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -80,7 +80,8 @@ async fn take(
     let (compressed, message) =
         unframe(&framed).map_err(|error| Denial::new(Reason::Malformed, error.to_string()))?;
     let compression = if compressed { compression(&head.headers)? } else { Compression::Identity };
-    let kind = Kind { signal, transport: Transport::Grpc, compression, form: Form::Protobuf };
+    let encoding = Encoding { format: Format::Protobuf, compression };
+    let kind = Kind { signal, transport: Transport::Grpc, encoding };
     shared.take(kind, message, &mut held)
 }
 

@@ -20,9 +20,9 @@ use super::counters::{Reason, Transport};
 use super::denial::Denial;
 use super::grpc::{response_message, status_message};
 use super::serve::{Body, Kind, Shared, full};
-use crate::intake::{Accepted, Compression, Form, Signal};
+use crate::intake::{Accepted, Compression, Encoding, Format, Signal};
 use crate::pages::{Page, Pages, Question};
-use crate::prometheus::Format;
+use crate::prometheus::Format as PageFormat;
 
 const METRICS_PATH: &str = "/metrics";
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
@@ -35,7 +35,7 @@ pub(super) async fn answer(shared: &Shared, request: Request<HttpBody>) -> Respo
             Ok(page) => page,
             Err(denial) => {
                 shared.counters.refused(Transport::Http, denial.reason);
-                failure(&denial, Form::Json, "GET, HEAD")
+                failure(&denial, Format::Json, "GET, HEAD")
             }
         };
     }
@@ -48,19 +48,19 @@ pub(super) async fn answer(shared: &Shared, request: Request<HttpBody>) -> Respo
             Ok(None) => {}
             Err(denial) => {
                 shared.counters.refused(Transport::Http, denial.reason);
-                return failure(&denial, Form::Json, "GET, HEAD");
+                return failure(&denial, Format::Json, "GET, HEAD");
             }
         }
     }
     match take(shared, &head, form, &mut body).await {
-        Ok((signal, accepted)) => success(signal, form.unwrap_or(Form::Json), &accepted),
+        Ok((signal, accepted)) => success(signal, form.unwrap_or(Format::Json), &accepted),
         Err(denial) => {
             shared.counters.refused(Transport::Http, denial.reason);
             // Who expects to be told before sending the body is told.
             if denial.leaves_body() && !head.headers.contains_key(EXPECT) {
                 body::drain(&mut body).await;
             }
-            failure(&denial, form.unwrap_or(Form::Json), "POST")
+            failure(&denial, form.unwrap_or(Format::Json), "POST")
         }
     }
 }
@@ -108,7 +108,7 @@ fn metrics(shared: &Shared, head: &http::request::Parts) -> Result<Response<Body
     }
     shared.check_token(&head.headers)?;
     let accept = head.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
-    let format = Format::of_accept(accept.unwrap_or_default());
+    let format = PageFormat::of_accept(accept.unwrap_or_default());
     let page = shared.metrics.page(format, &shared.snapshot(), Instant::now());
     let mut response = Response::new(full(page));
     let kind = HeaderValue::from_static(format.content_type());
@@ -119,7 +119,7 @@ fn metrics(shared: &Shared, head: &http::request::Parts) -> Result<Response<Body
 async fn take(
     shared: &Shared,
     head: &http::request::Parts,
-    form: Option<Form>,
+    form: Option<Format>,
     body: &mut HttpBody,
 ) -> Result<(Signal, Accepted), Denial> {
     let signal = match head.uri.path() {
@@ -146,16 +146,17 @@ async fn take(
     let compression = compression(&head.headers)?;
     let mut held = shared.budget.hold();
     let body = body::read(body, &mut held, shared.bounds(), |_| Ok(None)).await?;
-    let kind = Kind { signal, transport: Transport::Http, compression, form };
+    let encoding = Encoding { format: form, compression };
+    let kind = Kind { signal, transport: Transport::Http, encoding };
     Ok((signal, shared.take(kind, body, &mut held)?))
 }
 
-fn form(headers: &HeaderMap) -> Option<Form> {
+fn form(headers: &HeaderMap) -> Option<Format> {
     let kind = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     let kind = kind.split(';').next().unwrap_or_default().trim();
     match kind.to_ascii_lowercase().as_str() {
-        "application/x-protobuf" | "application/protobuf" => Some(Form::Protobuf),
-        "application/json" => Some(Form::Json),
+        "application/x-protobuf" | "application/protobuf" => Some(Format::Protobuf),
+        "application/json" => Some(Format::Json),
         _ => None,
     }
 }
@@ -178,15 +179,15 @@ fn compression(headers: &HeaderMap) -> Result<Compression, Denial> {
     }
 }
 
-fn reply(form: Form, body: impl Into<Bytes>) -> Response<Body> {
+fn reply(form: Format, body: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(full(body));
-    let kind = if form == Form::Json { JSON } else { PROTOBUF };
+    let kind = if form == Format::Json { JSON } else { PROTOBUF };
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response
 }
 
-fn success(signal: Signal, form: Form, accepted: &Accepted) -> Response<Body> {
-    if form == Form::Protobuf {
+fn success(signal: Signal, form: Format, accepted: &Accepted) -> Response<Body> {
+    if form == Format::Protobuf {
         return reply(form, response_message(accepted));
     }
     let message = accepted.message.as_deref().unwrap_or_default();
@@ -210,11 +211,11 @@ fn success(signal: Signal, form: Form, accepted: &Accepted) -> Response<Body> {
     reply(form, format!("{{\"partialSuccess\":{{{}}}}}", fields.join(",")))
 }
 
-fn failure(denial: &Denial, form: Form, allowed: &'static str) -> Response<Body> {
+fn failure(denial: &Denial, form: Format, allowed: &'static str) -> Response<Body> {
     let code = denial.code();
     let mut response = match form {
-        Form::Protobuf => reply(form, status_message(code, &denial.message)),
-        Form::Json => {
+        Format::Protobuf => reply(form, status_message(code, &denial.message)),
+        Format::Json => {
             let mut text = format!("{{\"code\":{code},\"message\":");
             put_text(&mut text, &denial.message);
             text.push('}');

@@ -12,14 +12,14 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming as HttpBody;
 use lens_otlp::DecodeError;
 use lens_otlp::client::OBSERVE_HEADER;
-use lens_otlp::{json, split};
+use lens_otlp::split;
+use lens_store::wal::{from_json, inflate};
 
 use super::body::{Bounds, Budget, Held};
 use super::counters::{Counters, Reason, Received, Snapshot, Transport};
 use super::denial::Denial;
-use super::inflate::inflate;
 use super::{Limits, Token, grpc, http_server};
-use crate::intake::{Accepted, Compression, Form, Incoming, Intake, Signal};
+use crate::intake::{Accepted, Encoding, Format, Incoming, Intake, Signal};
 use crate::pages::Pages;
 use crate::prometheus::Metrics;
 
@@ -46,8 +46,7 @@ pub(super) struct Shared {
 pub(super) struct Kind {
     pub signal: Signal,
     pub transport: Transport,
-    pub compression: Compression,
-    pub form: Form,
+    pub encoding: Encoding,
 }
 
 impl Shared {
@@ -111,8 +110,8 @@ impl Shared {
             received_bytes: body.len() as u64,
             request_bytes: request.len() as u64,
         };
-        let Kind { signal, transport, compression, form } = kind;
-        let incoming = Incoming { signal, compression, form, body, request: request.clone() };
+        let Kind { signal, transport, encoding } = kind;
+        let incoming = Incoming { signal, encoding, body, request: request.clone() };
         let accepted = self.intake.accept(incoming)?;
         received.rejected_items = accepted.rejected;
         received.items = received.items.saturating_sub(accepted.rejected);
@@ -122,8 +121,8 @@ impl Shared {
     }
 
     fn to_protobuf(&self, kind: Kind, body: &Bytes) -> Result<Bytes, Denial> {
-        let inflated = inflate(body, kind.compression, self.limits.request_bytes)?;
-        if kind.form == Form::Protobuf {
+        let inflated = inflate(body, kind.encoding.compression, self.limits.request_bytes)?;
+        if kind.encoding.format == Format::Protobuf {
             return Ok(inflated);
         }
         let limit_values = self.limits.json_values;
@@ -134,12 +133,7 @@ impl Shared {
                 format!("message too large: more than {limit_values} values; send protobuf");
             return Err(Denial::new(Reason::TooLarge, message));
         }
-        let decoded = match kind.signal {
-            Signal::Traces => json::decode_trace_request(&inflated),
-            Signal::Metrics => json::decode_metrics_request(&inflated),
-            Signal::Logs => json::decode_logs_request(&inflated),
-        };
-        decoded.map(Bytes::from).map_err(|error| malformed(&error))
+        from_json(kind.signal, &inflated).map_err(|error| malformed(&error))
     }
 }
 

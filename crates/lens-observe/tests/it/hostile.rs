@@ -6,7 +6,6 @@ use bytes::Bytes;
 use lens_observe::prometheus::{Format, Metrics, MetricsLimits};
 use lens_observe::receiver::Snapshot;
 use lens_observe::receiver::frame::unframe;
-use lens_observe::receiver::inflate::inflate;
 use lens_observe::{Compression, Signal};
 use lens_otlp::encode::{SPAN_ATTRIBUTES, put_key_value};
 use lens_otlp::json;
@@ -16,6 +15,7 @@ use lens_otlp::metrics::{
 };
 use lens_otlp::wire::put_message;
 use lens_store::raw;
+use lens_store::wal::inflate;
 
 use crate::support::{framed, gzip, request_of, span};
 

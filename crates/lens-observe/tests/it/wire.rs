@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lens_observe::receiver::{Options, Reason, Token, Transport};
-use lens_observe::{Accepted, Compression, Form, Refused, Signal};
+use lens_observe::{Accepted, Compression, Format, Refused, Signal};
 use lens_otlp::encode::{SPAN_ATTRIBUTES, put_key_value};
 use lens_otlp::wire::put_bytes;
 
@@ -98,8 +98,11 @@ fn what_came_is_handed_over_as_it_came_and_as_protobuf() {
         let reply = call(grpc(&receiver), EXPORT, &[("grpc-encoding", name)], framed(flag, body));
         assert_eq!((reply.code.as_str(), reply.body.len()), ("0", 0), "{name}");
         for incoming in keeper.requests.lock().unwrap().drain(..) {
-            assert_eq!((incoming.signal, incoming.form), (Signal::Traces, Form::Protobuf));
-            assert_eq!(incoming.compression, compression);
+            assert_eq!(
+                (incoming.signal, incoming.encoding.format),
+                (Signal::Traces, Format::Protobuf)
+            );
+            assert_eq!(incoming.encoding.compression, compression);
             assert!(incoming.body == body[..] && incoming.request == plain[..], "{name}");
         }
     }
@@ -109,7 +112,10 @@ fn what_came_is_handed_over_as_it_came_and_as_protobuf() {
     let answer = send(http(&receiver), "POST", "/v1/traces", &headers, &zipped);
     assert_eq!((answer.status, answer.body.as_slice()), (200, b"{}".as_slice()));
     let incoming = keeper.last();
-    assert_eq!((incoming.form, incoming.compression), (Form::Json, Compression::Gzip));
+    assert_eq!(
+        (incoming.encoding.format, incoming.encoding.compression),
+        (Format::Json, Compression::Gzip)
+    );
     assert!(incoming.body == zipped);
     assert_eq!(lens_otlp::json::encode_trace_request(&incoming.request).unwrap(), json);
 }

@@ -3,7 +3,7 @@
 //! A rollout's root is the topmost `gym.rollout.attempt`, served `POST /run` or `gym.rollout` of
 //! its branch. Its duration leaves out the wait for a slot (admission), as everywhere.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use gym_telemetry::semconv;
@@ -12,6 +12,7 @@ use super::span::{Kind, Span};
 use super::tree::Tree;
 use super::twins;
 use crate::ids::{SpanId, TraceId};
+use crate::raw::RawSpan;
 
 /// All spans, trace by trace, in order of their start.
 #[derive(Debug, Default)]
@@ -116,6 +117,25 @@ impl Traces {
     /// A whole trace.
     pub fn whole(&self, trace: usize) -> Section {
         Section { trace, first: 0, end: self.traces[trace].tree.nodes.len() }
+    }
+
+    /// Every span of a section as it came, those that are folded into their parents among them.
+    pub fn raw_of(&self, section: Section) -> Vec<&RawSpan> {
+        let nodes = &self.traces[section.trace].tree.nodes[section.first..section.end];
+        let mut found: Vec<&RawSpan> =
+            nodes.iter().map(|node| &self.spans[node.span].raw).collect();
+        if nodes.iter().any(|node| node.folded > 0) {
+            let shown: HashSet<SpanId> = found.iter().map(|span| span.span_id).collect();
+            let trace_id = self.traces[section.trace].trace_id;
+            let first = self.spans.partition_point(|span| span.raw.trace_id < trace_id);
+            let of_trace = self.spans[first..].iter().take_while(|s| s.raw.trace_id == trace_id);
+            let folded = of_trace.filter(|span| {
+                let is_below = span.parent_id.is_some_and(|parent| shown.contains(&parent));
+                span.is_asgi_event && is_below && !shown.contains(&span.raw.span_id)
+            });
+            found.extend(folded.map(|span| &span.raw));
+        }
+        found
     }
 
     /// What to draw for a rollout: its subtree, or its whole trace when that is all there is.

@@ -33,12 +33,12 @@ pub enum Format {
 /// How a body is compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Compression {
-    /// Not.
+    /// Not at all.
     #[default]
-    None,
-    /// gzip.
+    Identity,
+    /// gzip, of one member or several.
     Gzip,
-    /// Zstandard.
+    /// Zstandard, of one frame or several.
     Zstd,
 }
 
@@ -53,10 +53,23 @@ pub struct Encoding {
 
 impl Encoding {
     /// Protobuf as it is.
-    pub const PROTOBUF: Self = Self { format: Format::Protobuf, compression: Compression::None };
+    pub const PROTOBUF: Self =
+        Self { format: Format::Protobuf, compression: Compression::Identity };
 }
 
 impl Signal {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Traces, Self::Logs, Self::Metrics];
+
+    /// `traces`, `logs` or `metrics`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Traces => "traces",
+            Self::Logs => "logs",
+            Self::Metrics => "metrics",
+        }
+    }
+
     pub(super) fn number(self) -> u8 {
         match self {
             Self::Traces => 1,
@@ -66,7 +79,7 @@ impl Signal {
     }
 
     fn from_number(number: u8) -> Option<Self> {
-        [Self::Traces, Self::Logs, Self::Metrics].into_iter().find(|kind| kind.number() == number)
+        Self::ALL.into_iter().find(|kind| kind.number() == number)
     }
 
     /// Path of its OTLP/HTTP request.
@@ -82,7 +95,7 @@ impl Signal {
 impl Encoding {
     pub(super) fn number(self) -> u8 {
         let compression = match self.compression {
-            Compression::None => 0,
+            Compression::Identity => 0,
             Compression::Gzip => 1,
             Compression::Zstd => 2,
         };
@@ -96,7 +109,7 @@ impl Encoding {
             _ => return None,
         };
         let compression = match number >> 4 {
-            0 => Compression::None,
+            0 => Compression::Identity,
             1 => Compression::Gzip,
             2 => Compression::Zstd,
             _ => return None,

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 
 use bytes::Bytes;
 
-use crate::intake::Compression;
+use super::frame::Compression;
 
 /// The largest window of a Zstandard frame, as a power of two.
 const ZSTD_WINDOW_LOG: u32 = 23;
