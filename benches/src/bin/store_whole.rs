@@ -22,7 +22,7 @@ use hyper::client::conn::http2;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use lens_store::ids::TraceId;
-use lens_store::query::{Query, Stored, Window};
+use lens_store::query::{Measured, Query, Stored, Window};
 use lens_store::store::{Clock as _, Options as StoreOptions, Store, SystemClock};
 use lens_store::wal::{Encoding, Signal};
 use lens_testing::load::{self, Batch, Options, Rollouts};
@@ -305,7 +305,7 @@ fn ask(dir: &str, lookups: usize) -> Result<()> {
     ] {
         let query = Query::parse(text)?;
         let begun = Instant::now();
-        let Some((metrics, looked)) =
+        let Some(Measured { metrics, looked }) =
             query.measure(&Stored::new(&snapshot, now), &Window::default())?
         else {
             return Err("no metric".into());

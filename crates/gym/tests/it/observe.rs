@@ -1,48 +1,9 @@
 //! `gym observe`, alone and beside a fleet: what arrived is stored, and every command answers alike from the folder and
 //! from the process that fills it.
 
-use std::io::{BufRead as _, BufReader};
-use std::path::Path;
-use std::process::{Child, Stdio};
-
 use serde_json::Value;
 
-use crate::support::{Fleet, Start, gym, output, signal, text, weather_rows};
-
-/// A `gym observe` on free ports.
-struct Observer {
-    child: Child,
-    ready: Value,
-}
-
-impl Observer {
-    fn start(dir: &Path) -> Self {
-        let mut command = gym();
-        command.args(["observe", "--json", "--dir"]).arg(dir);
-        command.args(["--listen-grpc", "127.0.0.1:0", "--listen-http", "http://127.0.0.1:0"]);
-        command.stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().expect("it starts");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("stdout")).read_line(&mut line).expect("a line");
-        Self { child, ready: serde_json::from_str(&line).expect("a document") }
-    }
-
-    fn url(&self, transport: &str) -> &str {
-        self.ready[transport][0].as_str().expect("a URL")
-    }
-
-    fn stop(mut self) -> Option<i32> {
-        signal(self.child.id(), "TERM");
-        self.child.wait().expect("it ends").code()
-    }
-}
-
-impl Drop for Observer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use crate::support::{Fleet, Observer, Start, gym, output, text, weather_rows};
 
 fn asked(arguments: &[&str], source: &str) -> Value {
     let out = output(gym().args(arguments).arg("--json").arg(source));

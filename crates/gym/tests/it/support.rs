@@ -226,6 +226,43 @@ impl Drop for Fleet {
     }
 }
 
+/// A `gym observe` on free ports.
+pub struct Observer {
+    child: Child,
+    ready: Value,
+}
+
+impl Observer {
+    pub fn start(dir: &Path) -> Self {
+        let mut command = gym();
+        command.args(["observe", "--json", "--dir"]).arg(dir);
+        command.args(["--listen-grpc", "127.0.0.1:0", "--listen-http", "http://127.0.0.1:0"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("it starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("stdout")).read_line(&mut line).expect("a line");
+        Self { child, ready: serde_json::from_str(&line).expect("a document") }
+    }
+
+    /// Its URL for `grpc` or `http`.
+    pub fn url(&self, transport: &str) -> &str {
+        self.ready[transport][0].as_str().expect("a URL")
+    }
+
+    /// Ends it as SIGTERM does and returns its exit code.
+    pub fn stop(mut self) -> Option<i32> {
+        signal(self.child.id(), "TERM");
+        self.child.wait().expect("it ends").code()
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// Sends a signal to one process.
 pub fn signal(pid: u32, name: &str) {
     let status = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status();
