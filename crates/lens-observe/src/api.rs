@@ -156,11 +156,7 @@ impl Api {
             left_out = rows.len().saturating_sub(newest);
             ids.extend(rows[left_out..].iter().map(|row| row.trace_id));
         }
-        let mut spans = Vec::new();
-        for id in ids {
-            spans.extend(snapshot.trace(id)?);
-        }
-        let mut page = spans_page(&spans, accept);
+        let mut page = spans_page(&snapshot.traces(&ids)?, accept);
         if left_out > 0 {
             page.headers.push((LEFT_OUT, left_out.to_string()));
         }

@@ -28,6 +28,7 @@ pub use plain::{printable, scalar_text};
 pub use reader::Reader;
 pub(crate) use reader::Said;
 pub use resource::{Resource, role};
+pub(crate) use rollout::may_be_rollout_root;
 pub use rollout::{Rollout, Section, Trace, Traces, is_attempt_of};
 pub use span::{Kind, Span, Status};
 pub use tree::{Node, Placeholder, Root, Tree};

@@ -186,11 +186,8 @@ impl Source {
         match &self.kind {
             Kind::Files { traces, .. } => Ok(Arc::clone(traces)),
             Kind::Store { folder, snapshot } => {
-                let mut spans = Vec::new();
-                for id in ids {
-                    spans.extend(snapshot.trace(id).map_err(unreadable(folder))?);
-                }
-                Ok(assembled(spans))
+                let ids: Vec<TraceId> = ids.collect();
+                Ok(assembled(snapshot.traces(&ids).map_err(unreadable(folder))?))
             }
             Kind::Remote(remote) => {
                 let ids: Vec<String> = ids.map(|id| id.to_string()).collect();

@@ -131,7 +131,8 @@ fn a_rollout_that_hangs_is_watched_and_spans_that_ended_are_searched() {
     observe.send("/v1/traces", &span);
     let (code, stdout, stderr) =
         gym(&["trace", "search", "{ kind = server && duration > 1s }", &observe.url]);
-    assert_eq!((code, stderr.as_str()), (Some(0), "looked at 1 span\n"));
+    let told = format!("asked {}\nlooked at 1 span\n", observe.url);
+    assert_eq!((code, stderr), (Some(0), told));
     assert!(stdout.contains(&"03".repeat(16)) && stdout.contains("2.00s"), "{stdout}");
     let numbers = "{} | max_over_time(duration) by (name)";
     let (code, stdout, _) = gym(&["trace", "search", numbers, &observe.url]);

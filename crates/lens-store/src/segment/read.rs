@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use arrow_array::{Array, StringViewArray};
-use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowSelection, RowSelector};
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowSelection};
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::statistics::Statistics;
 
@@ -30,12 +30,17 @@ impl fmt::Debug for SpanReader {
     }
 }
 
-/// Rows of one row group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stretch {
+/// Some rows of one row group, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rows {
     row_group: usize,
-    from: usize,
-    to: usize,
+    ranges: Vec<Range<usize>>,
+}
+
+/// Whether one of some values, which are in order, lies between two.
+fn has_between(values: &[String], low: &[u8], high: &[u8]) -> bool {
+    let at = values.partition_point(|value| value.as_bytes() < low);
+    values.get(at).is_some_and(|value| value.as_bytes() <= high)
 }
 
 impl SpanReader {
@@ -91,11 +96,25 @@ impl SpanReader {
     ///
     /// When the file is damaged.
     pub fn trace(&self, trace_id: TraceId) -> Result<Vec<RawSpan>, SegmentError> {
-        let wanted = trace_id.to_string();
+        self.traces(&[trace_id])
+    }
+
+    /// The spans of some traces, whose ids are in order: trace after trace, each by start. A page is decoded once,
+    /// however many of the traces lie in it.
+    ///
+    /// # Errors
+    ///
+    /// When the file is damaged.
+    pub fn traces(&self, trace_ids: &[TraceId]) -> Result<Vec<RawSpan>, SegmentError> {
+        let wanted: Vec<String> = trace_ids.iter().map(TraceId::to_string).collect();
+        debug_assert!(wanted.is_sorted(), "ids are in order");
         let mut found = Vec::new();
         let mut origins = Origins::default();
-        for stretch in self.stretches(&wanted, &wanted)? {
-            let Some(exact) = self.exact(stretch, |id| id == wanted)? else { continue };
+        for pages in self.pages(|low, high| has_between(&wanted, low, high)) {
+            let exact = self.exact(pages, &wanted)?;
+            if exact.ranges.is_empty() {
+                continue;
+            }
             let columns = self.file.columns(|name| !DERIVED.contains(&name));
             let mut batches = self.read(columns, exact)?;
             while let Some(batch) = next_batch(&mut batches)? {
@@ -113,8 +132,9 @@ impl SpanReader {
     pub fn trace_ids(&self, prefix: &str, limit: usize) -> Result<Vec<TraceId>, SegmentError> {
         let last = format!("{prefix:f<32}");
         let mut found: Vec<TraceId> = Vec::new();
-        for stretch in self.stretches(prefix, &last)? {
-            let mut batches = self.read(self.file.columns(|name| name == "trace_id"), stretch)?;
+        let is_hit = |low: &[u8], high: &[u8]| high >= prefix.as_bytes() && low <= last.as_bytes();
+        for pages in self.pages(is_hit) {
+            let mut batches = self.read(self.file.columns(|name| name == "trace_id"), pages)?;
             while let Some(batch) = next_batch(&mut batches)? {
                 let ids: &StringViewArray = column(&batch, "trace_id")?;
                 for id in ids.iter().flatten().filter(|id| id.starts_with(prefix)) {
@@ -150,79 +170,97 @@ impl SpanReader {
     fn read(
         &self,
         columns: parquet::arrow::ProjectionMask,
-        stretch: Stretch,
+        rows: Rows,
     ) -> Result<ParquetRecordBatchReader, SegmentError> {
-        let selection = RowSelection::from(vec![
-            RowSelector::skip(stretch.from),
-            RowSelector::select(stretch.to - stretch.from),
-        ]);
-        let rows = (stretch.to - stretch.from).clamp(1, BATCH_ROWS);
-        self.file.read(columns, vec![stretch.row_group], Some(selection), rows)
+        let in_group = self.rows_of(rows.row_group);
+        let wanted: usize = rows.ranges.iter().map(ExactSizeIterator::len).sum();
+        let selection = RowSelection::from_consecutive_ranges(rows.ranges.into_iter(), in_group);
+        let batch_rows = wanted.clamp(1, BATCH_ROWS);
+        self.file.read(columns, vec![rows.row_group], Some(selection), batch_rows)
     }
 
-    /// Pages that may hold ids from one to another, by the statistics of row groups and pages.
-    fn stretches(&self, least: &str, most: &str) -> Result<Vec<Stretch>, SegmentError> {
+    fn rows_of(&self, row_group: usize) -> usize {
+        self.file.footer().row_group(row_group).num_rows().unsigned_abs() as usize
+    }
+
+    /// Rows of pages that may hold ids that are wanted, by the lowest and highest id of row groups and pages.
+    fn pages(&self, is_hit: impl Fn(&[u8], &[u8]) -> bool) -> Vec<Rows> {
         let footer = self.file.footer();
         let mut found = Vec::new();
         for (row_group, metadata) in footer.row_groups().iter().enumerate() {
-            let rows = metadata.num_rows().unsigned_abs() as usize;
             if let Some(Statistics::ByteArray(statistics)) =
                 metadata.column(leaf::TRACE_ID).statistics()
                 && let (Some(low), Some(high)) = (statistics.min_opt(), statistics.max_opt())
-                && (high.data() < least.as_bytes() || low.data() > most.as_bytes())
+                && !is_hit(low.data(), high.data())
             {
                 continue;
             }
-            let pages = || {
-                let ColumnIndexMetaData::BYTE_ARRAY(index) =
-                    footer.column_index()?.get(row_group)?.get(leaf::TRACE_ID)?
-                else {
-                    return None;
-                };
-                let pages = footer.offset_index()?.get(row_group)?.get(leaf::TRACE_ID)?;
-                let pages = pages.page_locations();
-                let is_hit = |nth: usize| {
-                    index.max_value(nth).is_none_or(|high| high >= least.as_bytes())
-                        && index.min_value(nth).is_none_or(|low| low <= most.as_bytes())
-                };
-                let first = (0..pages.len()).find(|nth| is_hit(*nth))?;
-                let last = (first..pages.len()).take_while(|nth| is_hit(*nth)).last()?;
-                let row = |nth: usize| {
-                    pages.get(nth).map_or(rows, |page| page.first_row_index.unsigned_abs() as usize)
-                };
-                Some((row(first), row(last + 1)))
-            };
-            let is_indexed = footer.column_index().is_some() && footer.offset_index().is_some();
-            match pages() {
-                Some((from, to)) => found.push(Stretch { row_group, from, to }),
-                None if is_indexed => {}
-                None => found.push(Stretch { row_group, from: 0, to: rows }),
+            let rows = self.rows_of(row_group);
+            let ranges = self.ranges_of_pages(row_group, &is_hit).unwrap_or_else(|| vec![0..rows]);
+            if !ranges.is_empty() {
+                found.push(Rows { row_group, ranges });
             }
         }
-        Ok(found)
+        found
     }
 
-    /// The rows of a stretch whose ids are wanted: they follow each other.
-    fn exact(
+    /// Of one row group; `None` when it has no index of its pages.
+    fn ranges_of_pages(
         &self,
-        stretch: Stretch,
-        is_wanted: impl Fn(&str) -> bool,
-    ) -> Result<Option<Stretch>, SegmentError> {
-        let (mut at, mut exact) = (stretch.from, None::<Stretch>);
-        let mut batches = self.read(self.file.columns(|name| name == "trace_id"), stretch)?;
-        while let Some(batch) = next_batch(&mut batches)? {
-            let ids: &StringViewArray = column(&batch, "trace_id")?;
-            for row in 0..ids.len() {
-                if is_wanted(ids.value(row)) {
-                    let exact = exact.get_or_insert(Stretch { from: at, ..stretch });
-                    exact.to = at + 1;
-                } else if exact.is_some() {
-                    return Ok(exact);
-                }
-                at += 1;
+        row_group: usize,
+        is_hit: impl Fn(&[u8], &[u8]) -> bool,
+    ) -> Option<Vec<Range<usize>>> {
+        let footer = self.file.footer();
+        let ColumnIndexMetaData::BYTE_ARRAY(index) =
+            footer.column_index()?.get(row_group)?.get(leaf::TRACE_ID)?
+        else {
+            return None;
+        };
+        let pages = footer.offset_index()?.get(row_group)?.get(leaf::TRACE_ID)?.page_locations();
+        let rows = self.rows_of(row_group);
+        let first_row = |nth: usize| {
+            pages.get(nth).map_or(rows, |page| page.first_row_index.unsigned_abs() as usize)
+        };
+        let mut ranges: Vec<Range<usize>> = Vec::new();
+        for nth in 0..pages.len() {
+            let bounds = index.min_value(nth).zip(index.max_value(nth));
+            if !bounds.is_none_or(|(low, high)| is_hit(low, high)) {
+                continue;
+            }
+            let range = first_row(nth)..first_row(nth + 1);
+            match ranges.last_mut() {
+                Some(last) if last.end == range.start => last.end = range.end,
+                _ => ranges.push(range),
             }
         }
-        Ok(exact)
+        Some(ranges)
+    }
+
+    /// Of some rows those whose ids are wanted.
+    fn exact(&self, rows: Rows, wanted: &[String]) -> Result<Rows, SegmentError> {
+        let row_group = rows.row_group;
+        let mut exact: Vec<Range<usize>> = Vec::new();
+        let mut places = rows.ranges.clone().into_iter().flatten();
+        let mut batches = self.read(self.file.columns(|name| name == "trace_id"), rows)?;
+        let mut left = wanted;
+        while let Some(batch) = next_batch(&mut batches)? {
+            let ids: &StringViewArray = column(&batch, "trace_id")?;
+            for (row, at) in (0..ids.len()).zip(&mut places) {
+                let id = ids.value(row);
+                while let Some((_, rest)) =
+                    left.split_first().filter(|(next, _)| next.as_str() < id)
+                {
+                    left = rest;
+                }
+                match (left.first(), exact.last_mut()) {
+                    (None, _) => return Ok(Rows { row_group, ranges: exact }),
+                    (Some(next), Some(last)) if next == id && last.end == at => last.end += 1,
+                    (Some(next), _) if next == id => exact.push(at..at + 1),
+                    _ => {}
+                }
+            }
+        }
+        Ok(Rows { row_group, ranges: exact })
     }
 }
 

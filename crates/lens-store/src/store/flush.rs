@@ -13,16 +13,19 @@ use super::files::{NewFiles, describe};
 use super::memory::Memory;
 use super::rows::{is_left_out, version_of};
 use super::{Shared, Snapshot, Store, locked};
+use crate::ids::TraceId;
 use crate::manifest::{SegmentEntry, Table};
 use crate::raw::{RawLog, RawMetric};
 use crate::rollouts::{RolloutRow, rows_of_spans};
 use crate::segment::{
     SpanOptions, SpanWriter, TraceIndex, write_logs, write_points, write_rollouts, write_traces,
 };
-use crate::trace::Reader;
+use crate::trace::{Reader, may_be_rollout_root};
 
 /// How long a flush that failed is not tried again; doubled each time, up to the second.
 const RETRY_NANOS: (u64, u64) = (1_000_000_000, 30_000_000_000);
+/// Traces that are read from segments together: a page that several of them lie in is decoded once.
+pub(super) const TRACES_AT_ONCE: usize = 1_024;
 
 /// What goes under one date.
 #[derive(Debug, Default)]
@@ -102,10 +105,22 @@ impl Shared {
         frozen: &Arc<Memory>,
         arrived_nanos: u64,
     ) -> Result<BTreeMap<Day, OfDay>, StoreError> {
+        let before = Snapshot::new(self);
+        let with_rows = before.with_stored_rows()?;
         let mut days: BTreeMap<Day, OfDay> = BTreeMap::new();
+        // Traces whose rows are to be computed. A root that was committed before has left a row, so most traces need
+        // not be put together.
+        let mut wanted: Vec<TraceId> = Vec::new();
+        let mut current = None;
         frozen.in_file_order(|position, span, arrived_nanos| {
             let day = Day::of(span.start_nanos, arrived_nanos);
             days.entry(day).or_default().positions.push(position);
+            let is_first = current.replace(span.trace_id) != Some(span.trace_id);
+            let is_wanted =
+                is_first && with_rows.contains(&span.trace_id) || may_be_rollout_root(span);
+            if is_wanted && wanted.last() != Some(&span.trace_id) {
+                wanted.push(span.trace_id);
+            }
         });
         let view = frozen.view();
         for log in view.logs() {
@@ -116,22 +131,24 @@ impl Shared {
             let day = Day::of(metric.time_nanos, arrived_nanos);
             days.entry(day).or_default().metrics.push(metric);
         }
-        // Spans of a trace that were committed before belong to its rollouts too.
-        let before = Snapshot::new(self);
         let let_go = before.let_go()?;
         let mut reader = Reader::default();
-        for (id, _) in view.traces() {
-            let mut spans = before.committed_trace(id)?;
-            if is_left_out(&let_go, id, &spans) {
-                // Its rows say more than what is left of it.
-                continue;
-            }
-            view.trace(id, &mut spans);
-            let version = version_of(&spans);
-            for mut row in rows_of_spans(&mut reader, spans, Some(arrived_nanos)) {
-                row.ingest_seq = version;
-                let day = Day::of(row.start_nanos, arrived_nanos);
-                days.entry(day).or_default().rollouts.push(row);
+        for wanted in wanted.chunks(TRACES_AT_ONCE) {
+            // Spans of a trace that were committed before belong to its rollouts too.
+            let mut committed = before.committed_traces(wanted)?;
+            for id in wanted {
+                let mut spans = committed.remove(id).unwrap_or_default();
+                if is_left_out(&let_go, *id, &spans) {
+                    // Its rows say more than what is left of it.
+                    continue;
+                }
+                view.trace(*id, &mut spans);
+                let version = version_of(&spans);
+                for mut row in rows_of_spans(&mut reader, spans, Some(arrived_nanos)) {
+                    row.ingest_seq = version;
+                    let day = Day::of(row.start_nanos, arrived_nanos);
+                    days.entry(day).or_default().rollouts.push(row);
+                }
             }
         }
         Ok(days)

@@ -11,13 +11,14 @@ use lens_otlp::view::{AnyValue, Attributes};
 
 use super::dedup::deduplicate;
 use super::error::StoreError;
+use super::flush::TRACES_AT_ONCE;
 use super::policy::let_go;
 use super::{Snapshot, locked};
 use crate::ids::TraceId;
 use crate::raw::RawSpan;
 use crate::rollouts::{Filter, Kept, RolloutRow, rows_of_spans};
 use crate::segment::TraceRow;
-use crate::trace::Reader;
+use crate::trace::{Reader, may_be_rollout_root};
 
 /// Rows of traces in memory, so that a query does not compute again what did not change.
 #[derive(Debug, Default)]
@@ -82,38 +83,63 @@ impl Snapshot {
     ///
     /// When a segment cannot be read.
     pub fn rollout_rows(&self, filter: &Filter) -> Result<Vec<RolloutRow>, StoreError> {
-        let mut in_memory = self.memory_traces();
-        let let_go = self.let_go()?;
-        if !let_go.is_empty() {
-            let mut fresh = Vec::with_capacity(in_memory.len());
-            for (id, count) in in_memory {
-                if !let_go.contains_key(&id)
-                    || !is_left_out(&let_go, id, &self.committed_trace(id)?)
-                {
-                    fresh.push((id, count));
-                }
-            }
-            in_memory = fresh;
-        }
+        let in_memory = self.memory_traces_with_rows()?;
         let fresh: HashSet<TraceId> = in_memory.iter().map(|(id, _)| *id).collect();
-        let mut rows =
-            newest(self.stored_rows()?.into_iter().filter(|row| !fresh.contains(&row.trace_id)));
+        let stored = self.stored_rows()?;
+        let with_rows: HashSet<TraceId> = stored.iter().map(|row| row.trace_id).collect();
+        let mut rows = newest(stored.into_iter().filter(|row| !fresh.contains(&row.trace_id)));
         rows.retain(|row| filter.matches(row));
-        let (mut reader, mut known) = (Reader::default(), HashMap::with_capacity(in_memory.len()));
+        let mut known = HashMap::with_capacity(in_memory.len());
+        let mut unknown = Vec::new();
         for (id, count) in in_memory {
             let version = (count, self.manifest().generation);
             let cached =
                 locked(&self.rows).rows.get(&id).filter(|known| known.0 == version).cloned();
-            let (_, of_trace) = match cached {
-                Some(cached) => cached,
-                None => (version, Arc::new(self.rows_of(&mut reader, id)?)),
-            };
-            rows.extend(of_trace.iter().filter(|row| filter.matches(row)).cloned());
-            known.insert(id, (version, of_trace));
+            if let Some(cached) = cached {
+                known.insert(id, cached);
+            } else if with_rows.contains(&id) || self.may_have_root(id) {
+                unknown.push((id, version));
+            } else {
+                known.insert(id, (version, Arc::default()));
+            }
         }
+        let mut reader = Reader::default();
+        for unknown in unknown.chunks(TRACES_AT_ONCE) {
+            let ids: Vec<TraceId> = unknown.iter().map(|(id, _)| *id).collect();
+            let mut committed = self.committed_traces(&ids)?;
+            for (id, version) in unknown {
+                let spans = self.with_memory(*id, committed.remove(id).unwrap_or_default());
+                let seq = version_of(&spans);
+                let mut of_trace = rows_of_spans(&mut reader, spans, Some(self.taken_nanos));
+                of_trace.iter_mut().for_each(|row| row.ingest_seq = seq);
+                known.insert(*id, (*version, Arc::new(of_trace)));
+            }
+        }
+        let of_memory = known.values().flat_map(|(_, of_trace)| of_trace.iter());
+        rows.extend(of_memory.filter(|row| filter.matches(row)).cloned());
         locked(&self.rows).rows = known;
         rows.sort_by_key(|row| (row.start_nanos, row.trace_id, row.root_span_id));
         Ok(rows)
+    }
+
+    /// Traces in memory whose rows are computed, by id: all but those whose rows say more than what is left of them.
+    fn memory_traces_with_rows(&self) -> Result<Vec<(TraceId, u32)>, StoreError> {
+        let mut in_memory = self.memory_traces();
+        in_memory.sort_unstable();
+        let let_go = self.let_go()?;
+        if let_go.is_empty() {
+            return Ok(in_memory);
+        }
+        let ids = in_memory.iter().map(|(id, _)| *id).filter(|id| let_go.contains_key(id));
+        let doubtful: Vec<TraceId> = ids.collect();
+        let mut left_out: HashSet<TraceId> = HashSet::new();
+        for ids in doubtful.chunks(TRACES_AT_ONCE) {
+            let committed = self.committed_traces(ids)?;
+            let spans_of = |id| committed.get(id).map_or(&[][..], Vec::as_slice);
+            left_out.extend(ids.iter().filter(|id| is_left_out(&let_go, **id, spans_of(*id))));
+        }
+        in_memory.retain(|(id, _)| !left_out.contains(id));
+        Ok(in_memory)
     }
 
     /// Rows of all versions.
@@ -126,12 +152,21 @@ impl Snapshot {
         Ok(rows)
     }
 
-    fn rows_of(&self, reader: &mut Reader, id: TraceId) -> Result<Vec<RolloutRow>, StoreError> {
-        let spans = self.trace(id)?;
-        let version = version_of(&spans);
-        let mut rows = rows_of_spans(reader, spans, Some(self.taken_nanos));
-        rows.iter_mut().for_each(|row| row.ingest_seq = version);
-        Ok(rows)
+    /// Traces that have rows in segments.
+    pub(super) fn with_stored_rows(&self) -> Result<HashSet<TraceId>, StoreError> {
+        let mut traces = HashSet::new();
+        for segment in self.segments() {
+            let of_segment = segment
+                .rollouts()
+                .map(|rows| rows.iter().map(|row| row.trace_id).collect::<Vec<TraceId>>());
+            traces.extend(self.unless_damaged(segment, of_segment)?);
+        }
+        Ok(traces)
+    }
+
+    /// Whether a root of a rollout may be among the spans of a trace that are in memory.
+    fn may_have_root(&self, id: TraceId) -> bool {
+        self.with_memory(id, Vec::new()).iter().any(may_be_rollout_root)
     }
 
     /// One row for each trace, by start, newest last.

@@ -110,12 +110,18 @@ impl Segment {
         Ok(self.index.get().is_none_or(|index| index.may_have(id)))
     }
 
-    /// The spans of a trace.
-    pub(super) fn trace(&self, id: TraceId) -> Result<Vec<RawSpan>, SegmentError> {
-        if !self.may_have(id)? {
-            return Ok(Vec::new());
+    /// The spans of some traces, whose ids are in order.
+    pub(super) fn spans_of(&self, ids: &[TraceId]) -> Result<Vec<RawSpan>, SegmentError> {
+        let mut here = Vec::new();
+        for id in ids {
+            if self.may_have(*id)? {
+                here.push(*id);
+            }
         }
-        self.spans()?.map_or_else(|| Ok(Vec::new()), |spans| spans.trace(id))
+        match self.spans()? {
+            Some(spans) if !here.is_empty() => spans.traces(&here),
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// Ids of traces that begin with some hex digits, ascending, no more than `limit`.

@@ -1,5 +1,6 @@
 //! One state of a store, for as long as somebody looks at it.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use super::dedup::deduplicate;
@@ -76,21 +77,46 @@ impl Snapshot {
     ///
     /// When a segment cannot be read.
     pub fn trace(&self, id: TraceId) -> Result<Vec<RawSpan>, StoreError> {
-        let mut spans = self.committed_trace(id)?;
+        let committed = self.committed_traces(&[id])?.remove(&id);
+        Ok(self.with_memory(id, committed.unwrap_or_default()))
+    }
+
+    /// The spans of a trace, each once, by start: those that were committed and those in memory.
+    pub(super) fn with_memory(&self, id: TraceId, committed: Vec<RawSpan>) -> Vec<RawSpan> {
+        let mut spans = committed;
         for memory in &self.memory {
             memory.trace(id, &mut spans);
         }
         deduplicate(&mut spans);
-        Ok(spans)
+        spans
     }
 
-    /// Its spans that are in segments, copies among them.
-    pub(super) fn committed_trace(&self, id: TraceId) -> Result<Vec<RawSpan>, StoreError> {
-        let mut spans = Vec::new();
+    /// The spans of some traces, each once, a trace's by start, the traces in the order of their ids.
+    ///
+    /// # Errors
+    ///
+    /// When a segment cannot be read.
+    pub fn traces(&self, ids: &[TraceId]) -> Result<Vec<RawSpan>, StoreError> {
+        let mut ids = ids.to_vec();
+        ids.sort_unstable();
+        ids.dedup();
+        let mut committed = self.committed_traces(&ids)?;
+        let spans_of = |id| self.with_memory(id, committed.remove(&id).unwrap_or_default());
+        Ok(ids.into_iter().flat_map(spans_of).collect())
+    }
+
+    /// The spans of some traces that are in segments, copies among them. Their ids are in order.
+    pub(super) fn committed_traces(
+        &self,
+        ids: &[TraceId],
+    ) -> Result<HashMap<TraceId, Vec<RawSpan>>, StoreError> {
+        let mut traces: HashMap<TraceId, Vec<RawSpan>> = HashMap::new();
         for segment in self.segments.iter() {
-            spans.extend(self.unless_damaged(segment, segment.trace(id))?);
+            for span in self.unless_damaged(segment, segment.spans_of(ids))? {
+                traces.entry(span.trace_id).or_default().push(span);
+            }
         }
-        Ok(spans)
+        Ok(traces)
     }
 
     /// Ids of traces that begin with these hex digits, ascending, no more than `limit`.

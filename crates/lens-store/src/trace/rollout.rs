@@ -7,7 +7,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use gym_telemetry::semconv;
+use lens_otlp::wire::Fields;
+use memchr::memmem;
 
+use super::foreign;
 use super::span::{Kind, Span};
 use super::tree::Tree;
 use super::twins;
@@ -189,6 +192,32 @@ fn is_rollout_root(span: &Span) -> bool {
         Kind::Server => &*span.name == "POST /run",
         _ => matches!(&*span.name, semconv::span::ROLLOUT_ATTEMPT | semconv::span::ROLLOUT),
     }
+}
+
+/// Whether a span may be the root of a rollout, found out without taking it apart; `false` is always right. What makes
+/// a name that of a request for a rollout is a path at its end, or in an attribute where the name has none.
+pub(crate) fn may_be_rollout_root(span: &RawSpan) -> bool {
+    const NAME: u32 = 5;
+    const KIND: u32 = 6;
+    let (mut name, mut kind) = (None, None);
+    for field in Fields::new(&span.message) {
+        match field {
+            Ok((NAME, content)) => name = content.text().ok(),
+            Ok((KIND, content)) => kind = content.varint().ok(),
+            Ok(_) => {}
+            Err(_) => return true,
+        }
+        if name.is_some() && kind.is_some() {
+            break;
+        }
+    }
+    let name = name.unwrap_or_default();
+    if Kind::from_otlp(kind.unwrap_or_default()) != Kind::Server {
+        return matches!(name, semconv::span::ROLLOUT_ATTEMPT | semconv::span::ROLLOUT);
+    }
+    name.ends_with("/run")
+        || !name.contains(' ')
+            && memmem::find(&span.message, foreign::ROLLOUT_PATH_PREFIX.as_bytes()).is_some()
 }
 
 /// What an attempt did before its first request; what it says itself when requests are not traced.

@@ -202,6 +202,45 @@ fn children_that_come_before_their_parent_keep_their_place() {
 }
 
 /// Guarantees: siblings whose missing parent is the same are beside each other, whatever lies between them in time.
+/// Guarantees: a trace that is passed over without being put together has no rollout.
+#[test]
+fn a_root_of_a_rollout_is_never_overlooked() {
+    let names = [
+        "POST /run",
+        "POST",
+        "GET /run",
+        "POST /ng-rollout/{rollout_id}/run",
+        "POST /ng-rollout/{rollout_id}/verify",
+        "gym.rollout",
+        "gym.rollout.attempt",
+        "gym.rollouts",
+        "run",
+        "",
+    ];
+    let targets = ["", "/run", "/ng-rollout/0-1/run?again=1", "/ng-rollout/0-1/verify"];
+    let mut roots = 0;
+    for name in names {
+        for target in targets {
+            for kind in 0..7 {
+                let texts = match target {
+                    "" => Vec::new(),
+                    target => vec![("http.target", target)],
+                };
+                let sketch = Sketch { name, kind, texts, ..Sketch::default() };
+                let is_root =
+                    !assemble(std::slice::from_ref(&sketch)).traces[0].rollouts.is_empty();
+                roots += usize::from(is_root);
+                let may_be = may_be_rollout_root(&sketch.raw());
+                assert!(may_be || !is_root, "{name:?} {target:?} {kind}");
+                let is_plain = target.is_empty() && !name.ends_with("/run");
+                assert!(may_be == is_root || !is_plain, "{name:?} {kind} costs more than it must");
+            }
+        }
+    }
+    // As a server's two requests by name and one by target; of any other kind two names that no target changes.
+    assert_eq!(roots, 4 + 4 + 1 + 2 * 2 * 6);
+}
+
 #[test]
 fn orphans_of_one_parent_lie_together() {
     let traces = assemble(&[
