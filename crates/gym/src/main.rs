@@ -3,6 +3,7 @@
 //! One binary is supervisor, server and reader: `gym env start` spawns itself
 //! once per built-in server, so a fleet needs nothing but this file.
 
+mod allocator;
 mod args;
 mod capacity;
 mod collect;
@@ -28,9 +29,6 @@ use clap::Parser;
 use crate::args::Cli;
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let printer = Printer::from_terminal();

@@ -4,7 +4,7 @@
 //! demand. Every iterator yields a `Result` and ends after the first error.
 
 use crate::encode::StatusCode;
-use crate::wire::{Content, DecodeError, Fields};
+use crate::wire::{BYTES, Content, DecodeError, FIXED64, Fields, VARINT, tag};
 
 pub mod logs;
 pub mod metrics;
@@ -370,6 +370,49 @@ pub fn key_value(message: &[u8]) -> Result<(&str, Option<AnyValue<'_>>), DecodeE
 
 #[inline]
 fn read_pair(message: &[u8], depth: u8) -> Result<(&str, Option<AnyValue<'_>>), DecodeError> {
+    match plain_pair(message) {
+        Some((key, value)) if depth <= MAX_DEPTH => Ok((key, Some(value))),
+        _ => read_any_pair(message, depth),
+    }
+}
+
+/// What nearly every attribute is: a key, then a text, flag, small integer or double, in lengths of one byte.
+#[inline]
+fn plain_pair(message: &[u8]) -> Option<(&str, AnyValue<'_>)> {
+    const TEXT: u8 = tag(1, BYTES);
+    const FLAG: u8 = tag(2, VARINT);
+    const INT: u8 = tag(3, VARINT);
+    const DOUBLE: u8 = tag(4, FIXED64);
+    let (key, rest) = plain_bytes(tag(1, BYTES), message)?;
+    let (value, rest) = plain_bytes(tag(2, BYTES), rest)?;
+    if !rest.is_empty() {
+        return None;
+    }
+    let value = match value {
+        [TEXT, len @ ..0x80, text @ ..] if usize::from(*len) == text.len() => {
+            AnyValue::String(std::str::from_utf8(text).ok()?)
+        }
+        [INT, low @ ..0x80] => AnyValue::Int(i64::from(*low)),
+        [INT, low, high @ ..0x80] => AnyValue::Int(i64::from(*low & 0x7f) | i64::from(*high) << 7),
+        [FLAG, flag @ 0..=1] => AnyValue::Bool(*flag == 1),
+        [DOUBLE, bits @ ..] => AnyValue::Double(f64::from_le_bytes(*bits.as_array()?)),
+        _ => return None,
+    };
+    Some((std::str::from_utf8(key).ok()?, value))
+}
+
+/// A field of fewer than 128 bytes, and what follows it.
+#[inline]
+fn plain_bytes(tag: u8, message: &[u8]) -> Option<(&[u8], &[u8])> {
+    match message {
+        [first, len @ ..0x80, rest @ ..] if *first == tag => {
+            rest.split_at_checked(usize::from(*len))
+        }
+        _ => None,
+    }
+}
+
+fn read_any_pair(message: &[u8], depth: u8) -> Result<(&str, Option<AnyValue<'_>>), DecodeError> {
     let mut pair = ("", None);
     for field in Fields::new(message) {
         match field? {

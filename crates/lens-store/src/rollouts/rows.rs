@@ -10,9 +10,11 @@ use gym_telemetry::semconv::value::outcome;
 use lens_otlp::view::AnyValue;
 
 use super::row::{Kept, RolloutRow};
-use crate::raw::RawSpan;
+use crate::raw::{RawSpan, fetch};
 use crate::trace::{Reader, Rollout, Said, Span, Status, Traces, bands_of, role};
 
+/// Spans whose messages are fetched into the cache together.
+const FETCHED: usize = 64;
 const DAY_NANOS: u64 = 86_400_000_000_000;
 /// What begins longer than this before it arrives has a time that cannot be believed.
 const OLDEST_NANOS: u64 = 30 * DAY_NANOS;
@@ -31,11 +33,16 @@ pub fn is_time_suspect(start_nanos: u64, end_nanos: u64, arrived_nanos: Option<u
 /// The rollouts of one trace. Spans that are malformed are passed over.
 pub fn rows_of_spans(
     reader: &mut Reader,
-    spans: impl IntoIterator<Item = RawSpan>,
+    spans: Vec<RawSpan>,
     arrived_nanos: Option<u64>,
 ) -> Vec<RolloutRow> {
-    let spans = spans.into_iter().filter_map(|raw| reader.read(raw).ok()).collect();
-    rows_of(&Traces::assemble(spans), arrived_nanos)
+    let mut read = Vec::with_capacity(spans.len());
+    let mut spans = spans.into_iter();
+    while let Some(last) = spans.len().min(FETCHED).checked_sub(1) {
+        fetch(&spans.as_slice()[..=last]);
+        read.extend(spans.by_ref().take(FETCHED).filter_map(|raw| reader.read(raw).ok()));
+    }
+    rows_of(&Traces::assemble(read), arrived_nanos)
 }
 
 /// All rollouts of these traces, in order of time.

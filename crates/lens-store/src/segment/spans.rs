@@ -10,7 +10,7 @@ use super::span_columns::{Walked, Walker};
 use super::table::Table;
 use super::traces::TraceRow;
 use crate::ids::TraceId;
-use crate::raw::RawSpan;
+use crate::raw::{RawSpan, fetch};
 
 const DAY_NANOS: u64 = 86_400_000_000_000;
 
@@ -65,19 +65,6 @@ pub fn write_spans(
 
 /// Spans whose messages are fetched into the cache together.
 const FETCHED: usize = 16;
-const CACHE_LINE: usize = 64;
-
-/// Looks at every cache line of some messages. Sorted spans lie all over the requests that they came in, and a walk
-/// would wait for memory at each; these reads do not wait for each other.
-fn fetch(spans: &[RawSpan]) {
-    let mut seen = 0_u8;
-    for span in spans {
-        for byte in span.message.iter().step_by(CACHE_LINE) {
-            seen ^= byte;
-        }
-    }
-    std::hint::black_box(seen);
-}
 
 /// Writes spans as they come, in the order of (trace id, start). Holds one row group in memory, about 100 MiB at most.
 pub struct SpanWriter<W: Write + Send> {

@@ -7,10 +7,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use gym_telemetry::semconv;
-use lens_otlp::wire::Fields;
 use memchr::memmem;
 
 use super::foreign;
+use super::scan::{Content, Scan};
 use super::span::{Kind, Span};
 use super::tree::Tree;
 use super::twins;
@@ -197,27 +197,37 @@ fn is_rollout_root(span: &Span) -> bool {
 /// Whether a span may be the root of a rollout, found out without taking it apart; `false` is always right. What makes
 /// a name that of a request for a rollout is a path at its end, or in an attribute where the name has none.
 pub(crate) fn may_be_rollout_root(span: &RawSpan) -> bool {
-    const NAME: u32 = 5;
-    const KIND: u32 = 6;
-    let (mut name, mut kind) = (None, None);
-    for field in Fields::new(&span.message) {
-        match field {
-            Ok((NAME, content)) => name = content.text().ok(),
-            Ok((KIND, content)) => kind = content.varint().ok(),
-            Ok(_) => {}
+    const NAME: u64 = 5;
+    const KIND: u64 = 6;
+    const ATTRIBUTES: u64 = 9;
+    let (mut name, mut kind): (&[u8], _) = (&[], 0);
+    let mut scan = Scan(&span.message);
+    loop {
+        match scan.next() {
+            Ok(Some((NAME, Content::Bytes(bytes)))) => name = bytes,
+            Ok(Some((KIND, Content::Number(number)))) => kind = number,
+            Ok(Some((number, _))) if !name.is_empty() && (kind != 0 || number >= ATTRIBUTES) => {
+                break;
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => break,
             Err(_) => return true,
         }
-        if name.is_some() && kind.is_some() {
-            break;
-        }
     }
-    let name = name.unwrap_or_default();
-    if Kind::from_otlp(kind.unwrap_or_default()) != Kind::Server {
-        return matches!(name, semconv::span::ROLLOUT_ATTEMPT | semconv::span::ROLLOUT);
+    // One that says no kind before its attributes is taken for either.
+    let is_root = || {
+        let roots = [semconv::span::ROLLOUT_ATTEMPT, semconv::span::ROLLOUT];
+        roots.iter().any(|root| root.as_bytes() == name)
+    };
+    let is_request = || {
+        let has_path = name.ends_with(b"/run");
+        let prefix = foreign::ROLLOUT_PATH_PREFIX.as_bytes();
+        has_path || !name.contains(&b' ') && memmem::find(&span.message, prefix).is_some()
+    };
+    match Kind::from_otlp(kind) {
+        Kind::Server => is_request(),
+        _ => is_root() || kind == 0 && is_request(),
     }
-    name.ends_with("/run")
-        || !name.contains(' ')
-            && memmem::find(&span.message, foreign::ROLLOUT_PATH_PREFIX.as_bytes()).is_some()
 }
 
 /// What an attempt did before its first request; what it says itself when requests are not traced.

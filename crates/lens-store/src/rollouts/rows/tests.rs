@@ -159,10 +159,8 @@ fn what_a_row_costs() {
     for _ in 0..5 {
         let mut reader = Reader::default();
         let start = Instant::now();
-        let rows: usize = traces
-            .iter()
-            .map(|spans| rows_of_spans(&mut reader, spans.iter().cloned(), None).len())
-            .sum();
+        let rows: usize =
+            traces.iter().map(|spans| rows_of_spans(&mut reader, spans.to_vec(), None).len()).sum();
         let all = start.elapsed();
         let start = Instant::now();
         let mut reader = Reader::default();
