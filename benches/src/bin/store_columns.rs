@@ -1,4 +1,4 @@
-//! What column files cost and give: CPU of writing a span, bytes a span, a trace by id, percentiles.
+//! What column files cost and give: CPU of writing a span, bytes a span, a trace by id.
 //!
 //! Times are CPU times of the measuring thread, so they say the same on a busy machine, within its caches' mood.
 //!
@@ -6,7 +6,6 @@
 //! store-columns write SHAPE SPANS          decode, sort and write one file; µs of CPU and bytes a span
 //! store-columns make SHAPE SPANS FILES DIR write FILES files
 //! store-columns lookup DIR LOOKUPS         random traces by id, wall clock and CPU
-//! store-columns quantiles DIR THREADS      of durations, by name and by service and name
 //! ```
 
 use std::error::Error;
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lens_store::raw::{RawSpan, decode};
-use lens_store::segment::{Field, SpanOptions, SpanReader, durations_by, write_spans};
+use lens_store::segment::{SpanOptions, SpanReader, write_spans};
 use lens_testing::load::{self, Batch, Options, Order, Rollouts};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -149,33 +148,6 @@ fn lookup(dir: &Path, lookups: usize) -> Done {
     Ok(())
 }
 
-fn quantiles(dir: &Path, threads: usize) -> Done {
-    let mut readers = Vec::new();
-    for path in paths(dir)? {
-        readers.push(SpanReader::open(&path)?);
-    }
-    let readers: Vec<&SpanReader> = readers.iter().collect();
-    let spans: u64 = readers.iter().map(|reader| reader.rows()).sum();
-    for fields in [vec![Field::Name], vec![Field::Service, Field::Name]] {
-        for _ in 0..3 {
-            let (begun, begun_cpu) = (Instant::now(), process_cpu());
-            let groups = durations_by(&readers, &fields, &(0..u64::MAX), threads)?;
-            println!(
-                "quantiles by {fields:?}: spans={spans} groups={} wall={:.0} ms cpu={:.0} ms",
-                groups.len(),
-                begun.elapsed().as_secs_f64() * 1e3,
-                (process_cpu() - begun_cpu).as_secs_f64() * 1e3,
-            );
-        }
-    }
-    Ok(())
-}
-
-fn process_cpu() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
 fn main() -> Done {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -184,8 +156,7 @@ fn main() -> Done {
         ["make", shape, spans, files, dir] => {
             make(shape, spans.parse()?, files.parse()?, Path::new(dir))
         }
-        ["quantiles", dir, threads] => quantiles(Path::new(dir), threads.parse()?),
         ["lookup", dir, lookups] => lookup(Path::new(dir), lookups.parse()?),
-        _ => Err("usage: store-columns write|make|lookup|quantiles …; see the source".into()),
+        _ => Err("usage: store-columns write|make|lookup …; see the source".into()),
     }
 }

@@ -11,6 +11,9 @@ pub struct TraceId(u128);
 pub struct SpanId(u64);
 
 impl TraceId {
+    /// Where an id is due and there is none.
+    pub(crate) const NOBODY: Self = Self(u128::MAX);
+
     /// 32 hex digits, of any case, with or without `0x`.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = hex_digits(text, 32)?;
@@ -35,6 +38,9 @@ impl TraceId {
 }
 
 impl SpanId {
+    /// Where an id is due and there is none.
+    pub(crate) const NOBODY: Self = Self(u64::MAX);
+
     /// 16 hex digits, of any case, with or without `0x`.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = hex_digits(text, 16)?;

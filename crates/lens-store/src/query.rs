@@ -11,6 +11,7 @@
 //! * Spans whose times cannot be believed are in no rate and no percentile; how many is told.
 
 mod ast;
+pub(crate) mod columns;
 mod engine;
 mod error;
 mod lex;
@@ -26,6 +27,7 @@ mod value;
 mod tests;
 
 pub use ast::{AttributeScope, Field, Metric, Query};
+pub use columns::{Columns, Gathered};
 pub use engine::{Filter, Looked, Measured, Part, Search, SearchOptions, Source};
 pub use error::{Problem, QueryError};
 pub use lex::duration;

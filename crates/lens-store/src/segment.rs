@@ -11,15 +11,15 @@
 //!   The order of attributes is not kept.
 //! * A file that is damaged is an error of that file, never a panic.
 
-mod coded;
+pub(crate) mod coded;
 mod column;
-mod durations;
 mod encode;
 mod file;
 mod index;
 mod intern;
 mod json;
 mod logs;
+pub(crate) mod measure;
 mod origins;
 mod points;
 mod read;
@@ -32,13 +32,13 @@ mod spans;
 mod table;
 mod traces;
 
-pub use coded::{Field, Value};
-pub use durations::{Durations, Group, durations_by};
 pub use index::TraceIndex;
 pub use logs::{read_logs, write_logs};
 pub use points::{read_points, write_points};
 pub use read::{SpanReader, Spans};
+pub(crate) use rebuild::kind_number;
 pub use rollouts::{read_rollouts, write_rollouts};
+pub(crate) use scan::{any_json, status_of};
 pub use spans::{SpanFacts, SpanOptions, SpanWriter, write_spans};
 pub use traces::{TraceRow, read_traces, write_traces};
 

@@ -1,11 +1,12 @@
 //! Runs queries over parts of a store: finds the newest traces first, and looks at no more parts than that takes.
 
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::ops::{Range, RangeInclusive};
 
 use serde::{Deserialize, Serialize};
 
 use super::ast::{Condition, Field, Pair, Query, Spanset, Stage};
+use super::columns::{Columns, Gathered};
 use super::metrics::{Meter, Metrics, Window};
 use super::row::{Row, TraceFacts, holds};
 use super::search::{Found, facts};
@@ -32,7 +33,8 @@ pub trait Source {
     fn parts(&self) -> Vec<Part>;
 
     /// Hands over the spans of a part, or as many of them as a filter could be true for; returns how many it looked
-    /// at. They are asked for [`Filter::fields`] only.
+    /// at. They are asked for [`Filter::fields`] only. A piece is one that [`count`](Self::count) left; without one all
+    /// of the part is meant.
     ///
     /// # Errors
     ///
@@ -40,9 +42,25 @@ pub trait Source {
     fn scan(
         &self,
         part: usize,
+        piece: Option<usize>,
         filter: &Filter,
         take: &mut dyn FnMut(&dyn Row),
     ) -> Result<u64, Self::Error>;
+
+    /// Counts spans of parts, each given with the starts that are believed of it, without handing them over, as far as
+    /// columns allow; says which parts and pieces are left.
+    ///
+    /// # Errors
+    ///
+    /// When a part cannot be read.
+    fn count(
+        &self,
+        parts: &[(usize, Part)],
+        columns: &Columns<'_>,
+    ) -> Result<Gathered, Self::Error> {
+        let _ = columns;
+        Ok(Gathered::left(parts.iter().map(|(at, _)| *at)))
+    }
 
     /// The spans of a trace, each once.
     ///
@@ -164,7 +182,7 @@ impl Query {
                 && let Some((at, _)) = parts.pop()
             {
                 looked.parts += 1;
-                looked.spans += source.scan(at, &filter, &mut |row| {
+                looked.spans += source.scan(at, None, &filter, &mut |row| {
                     if !known.contains(&row.trace_id()) && filter.passes(row) {
                         known.insert(row.trace_id());
                         candidates.push((row.start_nanos(), row.trace_id()));
@@ -212,12 +230,25 @@ impl Query {
         let mut meter = Meter::new(metric, window);
         let mut traces: HashSet<TraceId> = HashSet::new();
         let believed = believed_in(&parts);
-        for (at, part) in &parts {
-            looked.parts += 1;
-            looked.spans += source.scan(*at, &filter, &mut |row| {
+        looked.parts += parts.len();
+        let columns = Some(&window.range)
+            .filter(|_| is_of_single_spans && window.step_nanos == 0)
+            .and_then(|starts| Columns::of(self, metric, starts));
+        let mut left: Vec<(usize, Option<usize>)> =
+            parts.iter().map(|(at, _)| (*at, None)).collect();
+        if let Some(columns) = columns {
+            let mut gathered = source.count(&parts, &columns)?;
+            left = std::mem::take(&mut gathered.left);
+            looked.spans += gathered.looked;
+            meter.take_all(gathered);
+        }
+        let believed_of: HashMap<usize, &Range<u64>> =
+            parts.iter().map(|(at, part)| (*at, &part.believed)).collect();
+        for (at, piece) in left {
+            looked.spans += source.scan(at, piece, &filter, &mut |row| {
                 if is_of_single_spans {
                     if self.is_asked_for(row) {
-                        meter.take(row, &part.believed);
+                        meter.take(row, believed_of[&at]);
                     }
                 } else if !traces.contains(&row.trace_id()) && filter.passes(row) {
                     traces.insert(row.trace_id());
@@ -234,7 +265,7 @@ impl Query {
     }
 
     /// Whether a span passes the filters of a query that judges each span alone.
-    fn is_asked_for(&self, row: &dyn Row) -> bool {
+    pub(crate) fn is_asked_for(&self, row: &dyn Row) -> bool {
         let passes = |condition: &Option<Condition>| {
             condition.as_ref().is_none_or(|condition| holds(condition, row))
         };

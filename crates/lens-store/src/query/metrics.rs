@@ -6,18 +6,19 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::ast::{Function, Metric};
+use super::columns::Gathered;
 use super::quantiles::{Method, Quantiles};
 use super::row::{Row, value};
 use super::value::Owned;
 
 /// Groups that are told apart; spans of more are counted.
-const MAX_GROUPS: usize = 10_000;
+pub(crate) const MAX_GROUPS: usize = 10_000;
 /// Points of all groups.
 const MAX_CELLS: usize = 1_000_000;
 /// Shortest time that a rate is taken over where the window is open.
 const LEAST_NANOS: u64 = 1_000_000_000;
 /// Numbers of all groups that are kept for exact quantiles: 64 MB.
-const MAX_KEPT: usize = 8_000_000;
+pub(crate) const MAX_KEPT: usize = 8_000_000;
 
 /// Which time is looked at, and in what steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,13 +87,70 @@ pub(crate) struct Meter<'q> {
 }
 
 /// Numbers of one step of one group.
-#[derive(Default)]
-struct Cell {
+#[derive(Debug, Default)]
+pub(crate) struct Cell {
     spans: u64,
     sum: f64,
     min: Option<f64>,
     max: Option<f64>,
     quantiles: Quantiles,
+}
+
+impl Cell {
+    /// Takes in a span and the number of it that the function is of.
+    #[inline]
+    pub(crate) fn take(&mut self, number: Option<f64>, function: &Function) {
+        self.spans += 1;
+        let Some(number) = number else { return };
+        match function {
+            Function::Rate | Function::Count => {}
+            Function::Sum(_) | Function::Average(_) => self.sum += number,
+            Function::Min(_) => self.min = Some(self.min.map_or(number, |min| min.min(number))),
+            Function::Max(_) => self.max = Some(self.max.map_or(number, |max| max.max(number))),
+            Function::Quantile(..) => self.quantiles.add(number),
+        }
+    }
+
+    /// Takes in durations; returns how many are none, being negative.
+    pub(crate) fn take_durations(&mut self, nanos: &[i64], function: &Function) -> u64 {
+        let spans = nanos.iter().filter(|nanos| **nanos >= 0).count() as u64;
+        let numbers = || nanos.iter().filter(|nanos| **nanos >= 0).map(|nanos| *nanos as f64);
+        match function {
+            Function::Rate | Function::Count => self.spans += spans,
+            Function::Quantile(..) => {
+                self.spans += spans;
+                self.quantiles.extend(numbers());
+            }
+            _ => numbers().for_each(|number| self.take(Some(number), function)),
+        }
+        nanos.len() as u64 - spans
+    }
+
+    /// Takes in what was counted elsewhere.
+    pub(crate) fn merge(&mut self, other: Self) {
+        let either = |one: Option<f64>, other: Option<f64>, of: fn(f64, f64) -> f64| match other {
+            Some(other) => Some(one.map_or(other, |one| of(one, other))),
+            None => one,
+        };
+        self.spans += other.spans;
+        self.sum += other.sum;
+        self.min = either(self.min, other.min, f64::min);
+        self.max = either(self.max, other.max, f64::max);
+        self.quantiles.merge(other.quantiles);
+    }
+
+    pub(crate) fn spans(&self) -> u64 {
+        self.spans
+    }
+
+    /// Numbers that are all kept.
+    pub(crate) fn kept(&self) -> usize {
+        self.quantiles.kept()
+    }
+
+    pub(crate) fn condense(&mut self) {
+        self.quantiles.condense();
+    }
 }
 
 impl<'q> Meter<'q> {
@@ -149,21 +207,37 @@ impl<'q> Meter<'q> {
         self.metrics.spans += 1;
         let (first, last) = self.seen.unwrap_or((start_nanos, start_nanos));
         self.seen = Some((first.min(start_nanos), last.max(start_nanos)));
-        cell.spans += 1;
-        let Some(number) = number else { return };
-        cell.sum += number;
-        cell.min = Some(cell.min.map_or(number, |min| min.min(number)));
-        cell.max = Some(cell.max.map_or(number, |max| max.max(number)));
-        if let Function::Quantile(..) = self.metric.function {
-            let before = cell.quantiles.kept();
-            cell.quantiles.add(number);
-            self.kept = (self.kept + cell.quantiles.kept()).saturating_sub(before);
-            if self.kept > MAX_KEPT {
-                self.groups.values_mut().flat_map(BTreeMap::values_mut).for_each(|cell| {
-                    cell.quantiles.condense();
-                });
-                self.kept = 0;
-            }
+        let before = cell.kept();
+        cell.take(number, &self.metric.function);
+        self.kept = (self.kept + cell.kept()).saturating_sub(before);
+        self.bound_numbers();
+    }
+
+    /// Takes in what was counted by columns. There is one step only.
+    pub(crate) fn take_all(&mut self, gathered: Gathered) {
+        self.metrics.suspect += gathered.suspect;
+        self.metrics.refused += gathered.refused;
+        if let Some((first, last)) = gathered.seen {
+            let (known_first, known_last) = self.seen.unwrap_or((first, last));
+            self.seen = Some((known_first.min(first), known_last.max(last)));
+        }
+        for (group, cell) in gathered.groups() {
+            self.metrics.spans += cell.spans();
+            self.kept += cell.kept();
+            let steps = self.groups.entry(group).or_default();
+            let known = steps.entry(self.window.range.start).or_insert_with(|| {
+                self.cells += 1;
+                Cell::default()
+            });
+            known.merge(cell);
+        }
+        self.bound_numbers();
+    }
+
+    fn bound_numbers(&mut self) {
+        if self.kept > MAX_KEPT {
+            self.groups.values_mut().flat_map(BTreeMap::values_mut).for_each(Cell::condense);
+            self.kept = 0;
         }
     }
 

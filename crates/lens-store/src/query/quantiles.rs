@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 const MAX_EXACT: usize = 1_000_000;
 /// Bits of a number below its highest that tell buckets apart: 128 buckets for each doubling.
 const SUB_BITS: u32 = 7;
+/// Buckets of the numbers from 1 to 2^64: where nanoseconds and tokens are.
+const NEAR: std::ops::Range<i64> = (1023 << SUB_BITS)..((1023 + 64) << SUB_BITS);
+/// From so many numbers on those buckets are a table.
+const MANY: u64 = 1 << 13;
 
 /// How an answer was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +27,16 @@ pub enum Method {
 #[derive(Clone, Debug)]
 pub(crate) enum Quantiles {
     Exact(Vec<f64>),
-    Histogram(BTreeMap<i64, u64>, u64),
+    Histogram(Histogram),
+}
+
+/// How many numbers are in each bucket.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Histogram {
+    total: u64,
+    /// Those of [`NEAR`], once there are many.
+    near: Option<Box<[u64]>>,
+    others: BTreeMap<i64, u64>,
 }
 
 impl Default for Quantiles {
@@ -32,8 +45,51 @@ impl Default for Quantiles {
     }
 }
 
+impl Histogram {
+    #[inline]
+    fn add(&mut self, bucket: i64, count: u64) {
+        self.total += count;
+        let place = self.near.as_deref_mut().and_then(|near| {
+            // What is below is far above as a number without sign.
+            near.get_mut(bucket.wrapping_sub(NEAR.start) as usize)
+        });
+        if let Some(place) = place {
+            *place += count;
+            return;
+        }
+        *self.others.entry(bucket).or_insert(0) += count;
+        if self.total >= MANY && self.near.is_none() {
+            self.make_table();
+        }
+    }
+
+    #[cold]
+    fn make_table(&mut self) {
+        let mut near = vec![0; (NEAR.end - NEAR.start) as usize].into_boxed_slice();
+        self.others.retain(|bucket, count| {
+            let is_near = NEAR.contains(bucket);
+            if is_near {
+                near[(*bucket - NEAR.start) as usize] = *count;
+            }
+            !is_near
+        });
+        self.near = Some(near);
+    }
+
+    /// Buckets that have numbers, by these.
+    fn buckets(&self) -> impl Iterator<Item = (i64, u64)> {
+        let others = |range| self.others.range::<i64, _>(range).map(|(at, count)| (*at, *count));
+        let near = self.near.iter().flat_map(|near| NEAR.zip(near.iter().copied()));
+        let below = others((std::ops::Bound::Unbounded, std::ops::Bound::Excluded(NEAR.end)));
+        let above = others((std::ops::Bound::Included(NEAR.end), std::ops::Bound::Unbounded));
+        // Where there is a table, the others below its end are below its begin.
+        below.chain(near).chain(above).filter(|(_, count)| *count > 0)
+    }
+}
+
 impl Quantiles {
     /// Takes in a number; what is no number is left out.
+    #[inline]
     pub(crate) fn add(&mut self, number: f64) {
         if number.is_nan() {
             return;
@@ -45,22 +101,51 @@ impl Quantiles {
                     self.condense();
                 }
             }
-            Self::Histogram(buckets, total) => {
-                *buckets.entry(bucket(number)).or_insert(0) += 1;
-                *total += 1;
+            Self::Histogram(histogram) => histogram.add(bucket(number), 1),
+        }
+    }
+
+    /// Takes in some numbers, all of which are some.
+    pub(crate) fn extend(&mut self, numbers: impl Iterator<Item = f64>) {
+        match self {
+            Self::Exact(known) => {
+                known.extend(numbers);
+                if known.len() > MAX_EXACT {
+                    self.condense();
+                }
+            }
+            Self::Histogram(histogram) => {
+                numbers.for_each(|number| histogram.add(bucket(number), 1));
             }
         }
     }
 
+    /// Takes in the numbers of another part.
+    pub(crate) fn merge(&mut self, mut other: Self) {
+        if let (Self::Exact(numbers), Self::Exact(more)) = (&mut *self, &mut other) {
+            numbers.append(more);
+            if numbers.len() > MAX_EXACT {
+                self.condense();
+            }
+            return;
+        }
+        self.condense();
+        other.condense();
+        if let (Self::Histogram(own), Self::Histogram(more)) = (self, &other) {
+            more.buckets().for_each(|(bucket, count)| own.add(bucket, count));
+        }
+    }
+
     /// Keeps the buckets of the numbers only.
+    #[cold]
     pub(crate) fn condense(&mut self) {
         if let Self::Exact(numbers) = self {
-            let total = numbers.len() as u64;
-            let mut buckets = BTreeMap::new();
-            for number in numbers.drain(..) {
-                *buckets.entry(bucket(number)).or_insert(0) += 1;
+            let mut histogram = Histogram::default();
+            if numbers.len() as u64 >= MANY {
+                histogram.make_table();
             }
-            *self = Self::Histogram(buckets, total);
+            numbers.iter().for_each(|number| histogram.add(bucket(*number), 1));
+            *self = Self::Histogram(histogram);
         }
     }
 
@@ -68,14 +153,14 @@ impl Quantiles {
     pub(crate) fn kept(&self) -> usize {
         match self {
             Self::Exact(numbers) => numbers.len(),
-            Self::Histogram(..) => 0,
+            Self::Histogram(_) => 0,
         }
     }
 
     pub(crate) fn method(&self) -> Method {
         match self {
             Self::Exact(_) => Method::Exact,
-            Self::Histogram(..) => Method::Histogram,
+            Self::Histogram(_) => Method::Histogram,
         }
     }
 
@@ -86,13 +171,13 @@ impl Quantiles {
                 let rank = rank(share, numbers.len() as u64)? as usize;
                 Some(*numbers.select_nth_unstable_by(rank, f64::total_cmp).1)
             }
-            Self::Histogram(buckets, total) => {
-                let mut left = rank(share, *total)?;
-                for (bucket, count) in buckets {
-                    if left < *count {
-                        return Some(middle(*bucket));
+            Self::Histogram(histogram) => {
+                let mut left = rank(share, histogram.total)?;
+                for (bucket, count) in histogram.buckets() {
+                    if left < count {
+                        return Some(middle(bucket));
                     }
-                    left -= *count;
+                    left -= count;
                 }
                 None
             }
@@ -107,6 +192,7 @@ fn rank(share: f64, total: u64) -> Option<u64> {
 }
 
 /// The exponent and the first bits below it; buckets order as their numbers do.
+#[inline]
 fn bucket(number: f64) -> i64 {
     let magnitude = (number.abs().to_bits() >> (52 - SUB_BITS)) as i64;
     if number < 0.0 { -magnitude } else { magnitude }
@@ -150,6 +236,24 @@ mod tests {
         assert!((median / 500_000.0 - 1.0).abs() < 0.004, "{median}");
     }
 
+    /// Guarantees: numbers inside and outside of the table keep their order.
+    #[test]
+    fn a_histogram_with_a_table_has_every_number_in_its_place() {
+        let mut quantiles = Quantiles::default();
+        let numbers = [-1e30, -3.0, 0.0, 0.25, 1.0, 1e9, 1.8e19, 1e25];
+        let each = MANY as usize / numbers.len() + 1;
+        for number in numbers {
+            (0..each).for_each(|_| quantiles.add(number));
+        }
+        quantiles.condense();
+        assert!(matches!(&quantiles, Quantiles::Histogram(made) if made.near.is_some()));
+        for (nth, number) in numbers.iter().enumerate() {
+            let share = (nth as f64 + 0.5) / numbers.len() as f64;
+            let found = quantiles.at(share).unwrap();
+            assert!((found - number).abs() <= number.abs() * 0.004, "{number} {found}");
+        }
+    }
+
     proptest! {
         #[test]
         fn a_histogram_is_off_by_less_than_half_a_percent(
@@ -162,6 +266,28 @@ mod tests {
             rough.condense();
             let (exact, rough) = (exact.at(share).unwrap(), rough.at(share).unwrap());
             prop_assert!((exact - rough).abs() <= exact.abs() * 0.004 + f64::MIN_POSITIVE);
+        }
+
+        #[test]
+        fn parts_together_are_the_whole(
+            numbers in prop::collection::vec(-1e12_f64..1e12, 1..200),
+            cut in 0_usize..200,
+            is_rough in any::<[bool; 2]>(),
+            share in 0.0_f64..=1.0,
+        ) {
+            let of = |numbers: &[f64]| {
+                let mut quantiles = Quantiles::default();
+                numbers.iter().for_each(|number| quantiles.add(*number));
+                quantiles
+            };
+            let (first, second) = numbers.split_at(cut.min(numbers.len()));
+            let (mut merged, mut second) = (of(first), of(second));
+            if is_rough[0] { merged.condense(); }
+            if is_rough[1] { second.condense(); }
+            merged.merge(second);
+            let mut whole = of(&numbers);
+            if is_rough != [false; 2] { whole.condense(); }
+            prop_assert_eq!(merged.at(share), whole.at(share));
         }
     }
 }

@@ -5,11 +5,13 @@ use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
+use super::columns::{Columns, Gathered};
 use super::engine::{Filter, Part, Source};
 use super::row::{Row, SpanRow};
 use crate::ids::TraceId;
 use crate::manifest::Table;
 use crate::raw::RawSpan;
+use crate::segment::measure::measure;
 use crate::store::{Segment, Snapshot, StoreError, deduplicate};
 
 /// A start further ahead of its arrival than this is not believed.
@@ -66,6 +68,7 @@ impl Source for Loaded {
     fn scan(
         &self,
         _: usize,
+        _: Option<usize>,
         _: &Filter,
         take: &mut dyn FnMut(&dyn Row),
     ) -> Result<u64, Infallible> {
@@ -96,12 +99,14 @@ impl<'a> Stored<'a> {
     fn scan_segment(
         &self,
         segment: &Segment,
+        piece: Option<usize>,
         filter: &Filter,
         take: &mut dyn FnMut(&dyn Row),
     ) -> Result<u64, StoreError> {
         let spans = self.snapshot.unless_damaged(segment, segment.spans())?;
         let Some(spans) = spans else { return Ok(0) };
-        self.snapshot.unless_damaged(segment, spans.scan(filter.fields(), filter.starts(), take))
+        let scanned = spans.scan(piece, filter.fields(), filter.starts(), take);
+        self.snapshot.unless_damaged(segment, scanned)
     }
 }
 
@@ -130,11 +135,12 @@ impl Source for Stored<'_> {
     fn scan(
         &self,
         part: usize,
+        piece: Option<usize>,
         filter: &Filter,
         take: &mut dyn FnMut(&dyn Row),
     ) -> Result<u64, StoreError> {
         if let Some(segment) = part.checked_sub(1) {
-            return self.scan_segment(&self.snapshot.segments()[segment], filter, take);
+            return self.scan_segment(&self.snapshot.segments()[segment], piece, filter, take);
         }
         // A request that was sent again is there again.
         let (hasher, mut known) = (RandomState::new(), HashSet::new());
@@ -144,6 +150,31 @@ impl Source for Stored<'_> {
             }
         }
         Ok(self.snapshot.memory_span_count() as u64)
+    }
+
+    fn count(
+        &self,
+        parts: &[(usize, Part)],
+        columns: &Columns<'_>,
+    ) -> Result<Gathered, StoreError> {
+        let (mut files, mut others) = (Vec::new(), Vec::new());
+        for (at, part) in parts {
+            let segment = at.checked_sub(1).map(|nth| &self.snapshot.segments()[nth]);
+            match segment.map(|segment| segment.spans()) {
+                Some(Ok(Some(spans))) => files.push((*at, spans, part.believed.clone())),
+                // What is damaged is found out, and named, by who looks at its spans.
+                Some(Err(_)) | None => others.push(*at),
+                Some(Ok(None)) => {}
+            }
+        }
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        match measure(&files, columns, threads) {
+            Ok(mut gathered) => {
+                gathered.left.extend(others.into_iter().map(|part| (part, None)));
+                Ok(gathered)
+            }
+            Err(_) => Ok(Gathered::left(parts.iter().map(|(at, _)| *at))),
+        }
     }
 
     fn trace(&self, id: TraceId) -> Result<Vec<RawSpan>, StoreError> {

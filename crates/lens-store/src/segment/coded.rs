@@ -6,46 +6,45 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{
-    Array, BooleanArray, DictionaryArray, Float64Array, Int64Array, MapArray, RecordBatch,
-    StringArray, StringViewArray,
+    Array, BinaryArray, BooleanArray, DictionaryArray, Float64Array, Int64Array, MapArray,
+    RecordBatch, StringArray, StringViewArray,
 };
-use serde_json::Value as Json;
 
 use super::file::{guarded, next_batch, typed};
+use super::rebuild::Origins;
 use super::schema::{Map, PROMOTED};
 use super::table::Leaf;
 use super::{SegmentError, SpanReader};
+use crate::raw::Origin;
+
+/// The column of origins.
+const ORIGIN: &str = "origin_otlp";
 
 /// What spans are told apart by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Field {
-    /// `service.name` of the process.
-    Service,
+pub(crate) enum Field {
     /// Name of the span.
     Name,
     /// `SERVER`, `CLIENT`, …
     Kind,
     /// `UNSET`, `OK` or `ERROR`.
     Status,
-    /// Name of the instrumentation scope.
-    Scope,
+    /// The process and the instrumentation scope, with all that these say.
+    Origin,
     /// An attribute of the span.
     Attribute(Box<str>),
-    /// An attribute of the process.
-    Resource(Box<str>),
 }
 
 /// A value of a field.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// Text; lists and the like as JSON.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
     Text(Arc<str>),
-    /// An integer.
     Int(i64),
-    /// A double.
     Double(f64),
-    /// True or false.
     Bool(bool),
+    /// Lists and the like.
+    Json(Arc<str>),
+    Origin(Arc<Origin>),
 }
 
 /// Rows of a row group by value.
@@ -56,6 +55,13 @@ pub(super) struct Coded {
     pub(super) values: Vec<Option<Value>>,
 }
 
+impl Coded {
+    /// The value of a row.
+    pub(super) fn value(&self, row: usize) -> Option<&Value> {
+        self.values[self.codes[row] as usize].as_ref()
+    }
+}
+
 /// Where a field is.
 enum Place<'a> {
     /// A top-level column of text.
@@ -63,18 +69,16 @@ enum Place<'a> {
     /// A top-level column of integers, or the maps for values of other types.
     Int(&'a str),
     Maps,
-    Resource,
+    Origin,
 }
 
 impl Field {
     fn place(&self) -> Place<'_> {
         match self {
-            Self::Service => Place::Text("service_name"),
             Self::Name => Place::Text("name"),
             Self::Kind => Place::Text("kind"),
             Self::Status => Place::Text("status_code"),
-            Self::Scope => Place::Text("scope_name"),
-            Self::Resource(_) => Place::Resource,
+            Self::Origin => Place::Origin,
             Self::Attribute(key) => match PROMOTED.iter().find(|(name, _)| *name == &**key) {
                 Some((name, Leaf::Text)) => Place::Text(name),
                 Some((name, _)) => Place::Int(name),
@@ -86,7 +90,7 @@ impl Field {
     /// Whether the columns to read are these.
     fn reads(&self, column: &str) -> bool {
         match self.place() {
-            Place::Resource => column == "resource",
+            Place::Origin => column == ORIGIN,
             Place::Maps => Map::NAMES.contains(&column),
             // A value of another type than its column's is in a map.
             Place::Text(name) | Place::Int(name) => {
@@ -135,25 +139,43 @@ impl Gather {
         code
     }
 
-    fn dictionary(
-        &mut self,
-        array: &DictionaryArray<Int32Type>,
-        mut code_of: impl FnMut(&mut Self, &str) -> u32,
-    ) -> Result<(), SegmentError> {
+    /// Texts of a dictionary.
+    fn dictionary(&mut self, array: &DictionaryArray<Int32Type>) -> Result<(), SegmentError> {
         let values: &StringArray = typed(array.values(), "dictionary")?;
-        let codes: Vec<u32> =
-            (0..values.len()).map(|nth| code_of(self, values.value(nth))).collect();
+        let codes = (0..values.len()).map(|nth| self.text(values.value(nth))).collect();
+        self.put_codes(array, codes);
+        Ok(())
+    }
+
+    fn origins(&mut self, array: &DictionaryArray<Int32Type>) -> Result<(), SegmentError> {
+        let values: &BinaryArray = typed(array.values(), ORIGIN)?;
+        let mut origins = Origins::default();
+        let mut known: HashMap<&[u8], u32> = HashMap::new();
+        let mut codes = Vec::with_capacity(values.len());
+        for nth in 0..values.len() {
+            let message = values.value(nth);
+            let code = match known.get(message) {
+                Some(code) => *code,
+                None => self.push(Value::Origin(origins.get(message)?)),
+            };
+            known.insert(message, code);
+            codes.push(code);
+        }
+        self.put_codes(array, codes);
+        Ok(())
+    }
+
+    fn put_codes(&mut self, array: &DictionaryArray<Int32Type>, codes: Vec<u32>) {
         let keys = array.keys();
         for (row, place) in self.coded.codes.iter_mut().enumerate() {
             if keys.is_valid(row) {
                 *place = codes[keys.value(row) as usize];
             }
         }
-        Ok(())
     }
 
     /// The values of a key in one of the maps.
-    fn map(&mut self, map: &MapArray, key: &str) -> Result<(), SegmentError> {
+    fn map(&mut self, map: &MapArray, key: &str, is_json: bool) -> Result<(), SegmentError> {
         let keys: &StringViewArray = typed(map.keys(), "key")?;
         let values = map.values().as_any();
         let offsets = map.value_offsets();
@@ -164,7 +186,8 @@ impl Gather {
                 continue;
             };
             let code = if let Some(values) = values.downcast_ref::<StringViewArray>() {
-                self.text(values.value(nth))
+                let text = values.value(nth);
+                if is_json { self.push(Value::Json(text.into())) } else { self.text(text) }
             } else if let Some(values) = values.downcast_ref::<Int64Array>() {
                 let value = values.value(nth);
                 self.other(0, value as u64, || Value::Int(value))
@@ -187,14 +210,11 @@ impl Gather {
         match field.place() {
             Place::Text(name) => {
                 let array = batch.column_by_name(name).ok_or_else(missing)?;
-                let array = array.as_dictionary_opt::<Int32Type>().ok_or_else(missing)?;
-                self.dictionary(array, |gather, text| gather.text(text))?;
+                self.dictionary(array.as_dictionary_opt::<Int32Type>().ok_or_else(missing)?)?;
             }
-            Place::Resource => {
-                let array = batch.column_by_name("resource").ok_or_else(missing)?;
-                let array = array.as_dictionary_opt::<Int32Type>().ok_or_else(missing)?;
-                let Field::Resource(key) = field else { return Ok(()) };
-                self.dictionary(array, |gather, json| gather.resource(json, key))?;
+            Place::Origin => {
+                let array = batch.column_by_name(ORIGIN).ok_or_else(missing)?;
+                self.origins(array.as_dictionary_opt::<Int32Type>().ok_or_else(missing)?)?;
             }
             Place::Int(name) => {
                 let array: &Int64Array =
@@ -208,36 +228,17 @@ impl Gather {
             Place::Maps => {}
         }
         let Field::Attribute(key) = field else { return Ok(()) };
-        for name in Map::NAMES {
+        for (nth, name) in Map::NAMES.into_iter().enumerate() {
             if let Some(array) = batch.column_by_name(name) {
-                self.map(typed(array, "map")?, key)?;
+                self.map(typed(array, "map")?, key, nth == Map::Json as usize)?;
             }
         }
         Ok(())
     }
-
-    /// The value of a process's attribute.
-    fn resource(&mut self, json: &str, key: &str) -> u32 {
-        let Ok(Json::Object(attributes)) = serde_json::from_str(json) else { return 0 };
-        match attributes.get(key) {
-            None | Some(Json::Null) => 0,
-            Some(Json::String(text)) => self.text(text),
-            Some(Json::Bool(value)) => self.other(2, u64::from(*value), || Value::Bool(*value)),
-            Some(Json::Number(number)) => match number.as_i64() {
-                Some(value) => self.other(0, value as u64, || Value::Int(value)),
-                None => {
-                    let value = number.as_f64().unwrap_or_default();
-                    self.other(1, value.to_bits(), || Value::Double(value))
-                }
-            },
-            Some(other) => self.text(&other.to_string()),
-        }
-    }
 }
 
 /// Columns that are left as dictionaries when fields are read.
-const DICTIONARIES: [&str; 6] =
-    ["service_name", "name", "kind", "status_code", "scope_name", "resource"];
+const DICTIONARIES: [&str; 4] = ["name", "kind", "status_code", ORIGIN];
 
 /// Some fields and some columns of integers or flags, of one row group.
 pub(super) struct RowGroup {

@@ -114,12 +114,15 @@ impl ColumnFile {
         self.metadata.metadata()
     }
 
-    /// The footer with dictionaries left as they are for some top-level columns of text.
+    /// The footer with dictionaries left as they are for some top-level columns of text or bytes.
     pub(super) fn with_dictionaries(&self, names: &[&str]) -> Result<Self, SegmentError> {
         let fields = self.metadata.schema().fields().iter().map(|field| {
             if names.contains(&field.name().as_str()) {
-                let data_type =
-                    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+                let values = match field.data_type() {
+                    DataType::Binary | DataType::BinaryView => DataType::Binary,
+                    _ => DataType::Utf8,
+                };
+                let data_type = DataType::Dictionary(Box::new(DataType::Int32), Box::new(values));
                 return Arc::new(Field::new(field.name(), data_type, field.is_nullable()));
             }
             Arc::clone(field)

@@ -76,18 +76,28 @@ impl SpanReader {
         if starts.start == 0 && starts.end == u64::MAX {
             return Some(true);
         }
-        let chunk = self.file.footer().row_group(row_group).column(leaf::START);
-        let Some(Statistics::Int64(statistics)) = chunk.statistics() else { return Some(false) };
-        let (Some(low), Some(high)) = (statistics.min_opt(), statistics.max_opt()) else {
-            return Some(false);
-        };
-        if *low < 0 {
-            // Later than 2262: as numbers without sign they are the last.
-            return Some(false);
-        }
-        let (low, high) = (*low as u64, *high as u64);
+        let Some((low, high)) = self.starts(row_group) else { return Some(false) };
         let is_apart = high < starts.start || low >= starts.end;
         (!is_apart).then_some(low >= starts.start && high < starts.end)
+    }
+
+    /// First and last start of a row group, where its statistics say them.
+    pub(super) fn starts(&self, row_group: usize) -> Option<(u64, u64)> {
+        let (low, high) = self.bounds(row_group, leaf::START)?;
+        // Later than 2262: as numbers without sign they are the last.
+        (low >= 0).then_some((low as u64, high as u64))
+    }
+
+    /// Whether no span of a row group ends before it starts.
+    pub(super) fn has_no_negative_duration(&self, row_group: usize) -> bool {
+        self.bounds(row_group, leaf::DURATION).is_some_and(|(low, _)| low >= 0)
+    }
+
+    fn bounds(&self, row_group: usize, leaf: usize) -> Option<(i64, i64)> {
+        match self.file.footer().row_group(row_group).column(leaf).statistics()? {
+            Statistics::Int64(statistics) => Some((*statistics.min_opt()?, *statistics.max_opt()?)),
+            _ => None,
+        }
     }
 
     /// The spans of a trace, by start.
@@ -195,8 +205,8 @@ impl SpanReader {
             {
                 continue;
             }
-            let rows = self.rows_of(row_group);
-            let ranges = self.ranges_of_pages(row_group, &is_hit).unwrap_or_else(|| vec![0..rows]);
+            let all = std::iter::once(0..self.rows_of(row_group));
+            let ranges = self.ranges_of_pages(row_group, &is_hit).unwrap_or_else(|| all.collect());
             if !ranges.is_empty() {
                 found.push(Rows { row_group, ranges });
             }

@@ -448,7 +448,7 @@ fn put_any(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-pub(super) fn kind_number(name: &str) -> u8 {
+pub(crate) fn kind_number(name: &str) -> u8 {
     match name {
         "INTERNAL" => 1,
         "SERVER" => 2,

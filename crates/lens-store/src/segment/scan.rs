@@ -32,20 +32,22 @@ const BATCH_ROWS: usize = 8_192;
 
 impl SpanReader {
     /// Hands over the spans that start in a range, one by one, with what they say of some fields; returns how many it
-    /// looked at.
+    /// looked at. Pieces are row groups; without one it looks at all.
     ///
     /// # Errors
     ///
     /// When the file is damaged; what was handed over before counts for nothing.
     pub fn scan(
         &self,
+        piece: Option<usize>,
         fields: &[Field],
         starts: &Range<u64>,
         take: &mut dyn FnMut(&dyn Row),
     ) -> Result<u64, SegmentError> {
         let wanted = wanted(fields);
         let mut looked = 0;
-        for row_group in 0..self.file.footer().num_row_groups() {
+        let pieces = piece.map_or(0..self.row_groups(), |piece| piece..piece + 1);
+        for row_group in pieces {
             if !self.may_start_in(row_group, starts) {
                 continue;
             }
@@ -273,11 +275,7 @@ impl Row for ColumnRow<'_> {
                 kinds.is_some_and(|kinds| take(Value::Kind(kind_number(kinds.value(self.row)))))
             }
             Field::Status => {
-                let status = columns.statuses.map(|statuses| match statuses.value(self.row) {
-                    "OK" => StatusCode::Ok,
-                    "ERROR" => StatusCode::Error,
-                    _ => StatusCode::Unset,
-                });
+                let status = columns.statuses.map(|statuses| status_of(statuses.value(self.row)));
                 status.is_some_and(|status| take(Value::Status(status)))
             }
             Field::Duration => take(Value::Int(columns.durations.value(self.row).max(0))),
@@ -371,8 +369,17 @@ fn scalar(array: &dyn Array, row: usize) -> Option<Value<'_>> {
     array.downcast_ref::<BooleanArray>().map(|flags| Value::Bool(flags.value(row)))
 }
 
+/// A status by its name in a column.
+pub(crate) fn status_of(name: &str) -> StatusCode {
+    match name {
+        "OK" => StatusCode::Ok,
+        "ERROR" => StatusCode::Error,
+        _ => StatusCode::Unset,
+    }
+}
+
 /// A list has each of its values.
-fn any_json(json: &Json, take: &mut dyn FnMut(Value<'_>) -> bool) -> bool {
+pub(crate) fn any_json(json: &Json, take: &mut dyn FnMut(Value<'_>) -> bool) -> bool {
     let scalar = |json: &Json, take: &mut dyn FnMut(Value<'_>) -> bool| match json {
         Json::String(text) => take(Value::Text(text)),
         Json::Bool(flag) => take(Value::Bool(*flag)),

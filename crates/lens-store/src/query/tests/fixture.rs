@@ -136,6 +136,7 @@ impl Source for Parts {
     fn scan(
         &self,
         part: usize,
+        _: Option<usize>,
         filter: &Filter,
         take: &mut dyn FnMut(&dyn Row),
     ) -> Result<u64, Self::Error> {

@@ -4,8 +4,11 @@ use super::against_model::spans;
 use super::fixture::{BELIEVED, Described, MILLI, SECOND, START};
 use super::meaning::{CONDITIONS, SETS, rollout};
 use crate::ids::TraceId;
-use crate::query::{Filter, Loaded, Part, Query, Row, SearchOptions, Source, Stored, Window};
+use crate::query::{
+    Columns, Filter, Gathered, Loaded, Part, Query, Row, SearchOptions, Source, Stored, Window,
+};
 use crate::raw::RawSpan;
+use crate::segment::measure::measure;
 use crate::segment::{SegmentError, SpanOptions, SpanReader, write_spans};
 use crate::store::{Appended, Options, Store};
 use crate::wal::{Encoding, Signal};
@@ -122,10 +125,21 @@ impl Source for Files {
     fn scan(
         &self,
         part: usize,
+        piece: Option<usize>,
         filter: &Filter,
         take: &mut dyn FnMut(&dyn Row),
     ) -> Result<u64, SegmentError> {
-        self.0[part].1.scan(filter.fields(), filter.starts(), take)
+        self.0[part].1.scan(piece, filter.fields(), filter.starts(), take)
+    }
+
+    fn count(
+        &self,
+        parts: &[(usize, Part)],
+        columns: &Columns<'_>,
+    ) -> Result<Gathered, SegmentError> {
+        let file = |(at, part): &(usize, Part)| (*at, &self.0[*at].1, part.believed.clone());
+        let files: Vec<_> = parts.iter().map(file).collect();
+        measure(&files, columns, 2)
     }
 
     fn trace(&self, id: TraceId) -> Result<Vec<RawSpan>, SegmentError> {
@@ -134,7 +148,14 @@ impl Source for Files {
     }
 }
 
-const NUMBERS: [&str; 7] = [
+const NUMBERS: [&str; 14] = [
+    "{} | quantile_over_time(duration, .1, .5, .9) by (resource.service.name, .list, .double)",
+    "{ .text = \"x\" || !(kind = server) } | { status != error } | avg_over_time(duration) by (.text)",
+    "{ .list = \"b\" } | rate() by (instrumentation:name, instrumentation:version)",
+    "{ resource.service.name != nil && span.flag } | max_over_time(duration) by (.flag, .number)",
+    "{ .where = \"s\" || name =~ \"a.*\" } | min_over_time(duration) by (resource.where, span.where)",
+    "{} | sum_over_time(duration)",
+    "{ duration > 1ms } | count_over_time() by (name)",
     "{} | quantile_over_time(duration, .1, .5, .9) by (name)",
     "{ .number != nil } | quantile_over_time(.number, .1, .5, .9) by (name)",
     "{ kind = internal } | rate() by (resource.service.name, .flag, status, kind)",
@@ -190,6 +211,39 @@ fn files_answer_as_memory_does_whatever_is_asked() {
         &loaded,
         &["{ kind = producer || .text = \"strange\" }", "{ .double > 2 }"],
     );
+}
+
+/// Guarantees: columns are enough where they are meant to be, for any range of time.
+#[test]
+fn numbers_of_few_values_are_counted_by_columns_alone() {
+    let raw: Vec<RawSpan> = (0..5_u64)
+        .flat_map(|at| rollout(u128::from(at) + 1, START + at * SECOND))
+        .map(|span| span.raw())
+        .collect();
+    let loaded = Loaded::new(raw.clone(), START + SECOND);
+    let files = Files::new(vec![raw.clone()]);
+    let windows = [0..u64::MAX, START + SECOND..START + 3 * SECOND + 20 * MILLI, 0..1];
+    for query in NUMBERS {
+        let query = Query::parse(query).unwrap();
+        for range in &windows {
+            let window = Window { range: range.clone(), step_nanos: 0 };
+            let one = query.measure(&loaded, &window).unwrap().unwrap().metrics;
+            let other = query.measure(&files, &window).unwrap().unwrap().metrics;
+            assert_eq!(one, other, "{query:?} {range:?}");
+        }
+    }
+    let mut by_columns = 0;
+    for query in NUMBERS {
+        let query = Query::parse(query).unwrap();
+        let starts = START + SECOND..u64::MAX;
+        let metric = query.metric.as_ref().filter(|_| query.is_of_single_spans());
+        let columns = metric.and_then(|metric| Columns::of(&query, metric, &starts));
+        let Some(columns) = columns else { continue };
+        let gathered = measure(&[(0, &files.0[0].1, BELIEVED)], &columns, 2).unwrap();
+        assert_eq!((gathered.left.len(), gathered.looked), (0, raw.len() as u64));
+        by_columns += 1;
+    }
+    assert_eq!(by_columns, 8);
 }
 
 proptest! {
