@@ -105,6 +105,32 @@ mod tests {
         assert_eq!(span.attributes().count(), 2);
     }
 
+    /// Guarantees: whatever ids a sender put into a link or a parent, what is written is read again.
+    #[test]
+    fn ids_of_wrong_length_are_written_as_none() {
+        use crate::wire::{put_bytes, put_message};
+        let mut request = Vec::new();
+        put_message(&mut request, 1, |out| {
+            put_message(out, 2, |out| {
+                put_message(out, 2, |out| {
+                    put_bytes(out, 1, &[7; 16]);
+                    put_bytes(out, 2, &[7; 8]);
+                    put_bytes(out, 4, &[7; 3]);
+                    put_message(out, 13, |out| {
+                        put_bytes(out, 1, b"k");
+                        put_bytes(out, 2, &[7; 8]);
+                    });
+                });
+            });
+        });
+        let json = encode_trace_request(&request).expect("valid request");
+        let parsed: serde_json::Value = serde_json::from_str(&json).expect("valid JSON");
+        let span = &parsed["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
+        assert_eq!((&span["parentSpanId"], &span["links"][0]["traceId"]), (&"".into(), &"".into()));
+        assert_eq!(span["links"][0]["spanId"], "0707070707070707");
+        decode_trace_request(json.as_bytes()).expect("what was written is read");
+    }
+
     #[test]
     fn wrong_json_is_an_error() {
         for json in [

@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::put_hex;
 use super::write::{
-    comma, put_attributes, put_list, put_number, put_optional_text, put_request, put_text,
+    comma, put_attributes, put_id, put_list, put_number, put_optional_text, put_request, put_text,
 };
 use crate::metrics::Number;
 use crate::view::Attributes;
@@ -101,9 +100,10 @@ fn put_exemplars<'a>(
             Some(Number::Double(value)) => put_double(out, "asDouble", Some(value)),
             None => {}
         }
-        for (name, id) in [("spanId", exemplar.span_id), ("traceId", exemplar.trace_id)] {
+        for (name, id, len) in [("spanId", exemplar.span_id, 8), ("traceId", exemplar.trace_id, 16)]
+        {
             let _ = write!(out, ",\"{name}\":\"");
-            put_hex(out, id);
+            put_id(out, id, len);
             out.push('"');
         }
         out.push('}');

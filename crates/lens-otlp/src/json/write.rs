@@ -250,10 +250,17 @@ pub(super) fn put_optional_count(out: &mut String, name: &str, count: u64) {
 
 pub(super) fn put_ids(out: &mut String, trace_id: &[u8], span_id: &[u8]) {
     out.push_str("{\"traceId\":\"");
-    put_hex(out, trace_id);
+    put_id(out, trace_id, 16);
     out.push_str("\",\"spanId\":\"");
-    put_hex(out, span_id);
+    put_id(out, span_id, 8);
     out.push('"');
+}
+
+/// An id; nothing for one that has not the length of its kind, as no reader takes it for one.
+pub(super) fn put_id(out: &mut String, id: &[u8], len: usize) {
+    if id.len() == len {
+        put_hex(out, id);
+    }
 }
 
 fn put_span(out: &mut String, span: SpanView<'_>) -> Result<(), DecodeError> {
@@ -261,7 +268,7 @@ fn put_span(out: &mut String, span: SpanView<'_>) -> Result<(), DecodeError> {
     put_optional_text(out, "traceState", span.trace_state);
     if !span.parent_id.is_empty() {
         out.push_str(",\"parentSpanId\":\"");
-        put_hex(out, span.parent_id);
+        put_id(out, span.parent_id, 8);
         out.push('"');
     }
     out.push_str(",\"name\":");
