@@ -1,7 +1,6 @@
 //! `gym run watch` and `gym trace search` as they ask a running `gym observe`.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use gym_telemetry::semconv;
@@ -10,6 +9,8 @@ use lens_otlp::encode::{
     LOG_ATTRIBUTES, LogParts, RESOURCE_ATTRIBUTES, Scope, SpanParts, put_key_value, put_request,
     put_scope_item,
 };
+
+use crate::support::post;
 
 const GYM: &str = env!("CARGO_BIN_EXE_gym");
 
@@ -49,15 +50,7 @@ impl Observe {
         put_scope_item(&mut items, item);
         let scopes = std::iter::once((Scope::default(), items.as_slice()));
         put_request(&mut body, &resource, scopes);
-        let mut stream = TcpStream::connect(self.url.trim_start_matches("http://")).unwrap();
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
-             content-type: application/x-protobuf\r\ncontent-length: {}\r\n\r\n",
-            body.len()
-        );
-        stream.write_all(&[head.as_bytes(), &body].concat()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+        let answer = post(&self.url, path, "application/x-protobuf", &body);
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 }

@@ -276,6 +276,20 @@ pub fn runs(pid: u32) -> bool {
     state.is_some_and(|state| state != "Z" && state != "X")
 }
 
+/// Answer to a POST request, with its head.
+pub fn post(url: &str, path: &str, content_type: &str, body: &[u8]) -> String {
+    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).expect("connects");
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: {content_type}\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(&[head.as_bytes(), body].concat()).expect("sends");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("reads");
+    answer
+}
+
 /// Body of a GET request to a local port.
 pub fn get(port: u16, path: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("connects");

@@ -3,13 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use lens_store::trace::timestamp::to_rfc3339;
 use serde_json::{Map, Value, json};
 
+use crate::support::{Observer, post};
+
 const MILLI: u64 = 1_000_000;
+/// When the run begins, unless a store is to believe it.
 const SECOND: u64 = 1_767_323_045_000_000_000;
 
-/// A span of the run; times in milliseconds.
+/// A span of the run; times in milliseconds after `begin_nanos`.
 struct Span {
+    begin_nanos: u64,
     trace: u64,
     id: u64,
     parent: u64,
@@ -31,7 +36,14 @@ const SEARCH: (&str, &str, &str) = ("search", "resources_servers", "node-1");
 const FAR_SEARCH: (&str, &str, &str) = ("search", "resources_servers", "node-7");
 
 /// Rollout `at`: usually 400 to 500 ms, of which its engine tells; the search of stragglers takes six seconds more.
-fn rollout(run: &str, at: u64, slower: u64, is_straggler: bool, spans: &mut Vec<Span>) {
+fn rollout(
+    begin_nanos: u64,
+    run: &str,
+    at: u64,
+    slower: u64,
+    is_straggler: bool,
+    spans: &mut Vec<Span>,
+) {
     let trace = 1 + at + 1000 * (u64::from_str_radix(&run[..2], 16).unwrap());
     let (task, repeat) = (at / 4, at % 4);
     let admission = at * 7 % 30;
@@ -55,6 +67,7 @@ fn rollout(run: &str, at: u64, slower: u64, is_straggler: bool, spans: &mut Vec<
         attributes.extend(own.as_object().unwrap().clone());
         let failed = attributes.contains_key("error.type");
         spans.push(Span {
+            begin_nanos,
             trace,
             id,
             parent,
@@ -101,23 +114,19 @@ fn rollout(run: &str, at: u64, slower: u64, is_straggler: bool, spans: &mut Vec<
 }
 
 /// Two runs: in the second a slow search makes stragglers of twelve rollouts, and every reply takes 40 ms longer.
-fn runs() -> Vec<Span> {
+fn runs(begin_nanos: u64) -> Vec<Span> {
     let mut spans = Vec::new();
     for at in 0..60 {
-        rollout("0a1b2c3d4e5f", at, 0, false, &mut spans);
-        rollout("1f2e3d4c5b6a", at, 40, at < 48 && at % 4 == 2, &mut spans);
+        rollout(begin_nanos, "0a1b2c3d4e5f", at, 0, false, &mut spans);
+        let is_straggler = at < 48 && at % 4 == 2;
+        rollout(begin_nanos, "1f2e3d4c5b6a", at, 40, is_straggler, &mut spans);
     }
     spans
 }
 
-fn time(nanos: u64) -> String {
-    let millis = (nanos - SECOND) / MILLI;
-    format!("2026-01-02T03:04:{:02}.{:03}000Z", 5 + millis / 1000, millis % 1000)
-}
-
 impl Span {
     fn nanos(&self) -> (u64, u64) {
-        (SECOND + self.from * MILLI, SECOND + self.to * MILLI)
+        (self.begin_nanos + self.from * MILLI, self.begin_nanos + self.to * MILLI)
     }
 
     fn span_id(&self, id: u64) -> String {
@@ -155,7 +164,7 @@ impl Span {
             .map(|(at, attributes)| {
                 json!({
                     "name": "nemo.gym.http.attempt",
-                    "timestamp": time(self.attempt_nanos(at)),
+                    "timestamp": to_rfc3339(self.attempt_nanos(at)),
                     "attributes": attributes,
                 })
             })
@@ -167,8 +176,8 @@ impl Span {
             "span_id": self.span_id(self.id),
             "parent_id": (self.parent > 0).then(|| self.span_id(self.parent)),
             "kind": self.kind,
-            "start_time": time(from),
-            "end_time": time(to),
+            "start_time": to_rfc3339(from),
+            "end_time": to_rfc3339(to),
             "status": { "status_code": self.status() },
             "attributes": self.attributes,
             "events": events,
@@ -246,7 +255,10 @@ const FILE: &str = "run.jsonl";
 
 /// The run as console lines of ours, console lines of the reference, and OTLP JSON, each in a folder.
 fn written(folder: &Path) -> [PathBuf; 3] {
-    let spans = runs();
+    written_of(&runs(SECOND), folder)
+}
+
+fn written_of(spans: &[Span], folder: &Path) -> [PathBuf; 3] {
     type Form = fn(&Span) -> Value;
     let forms: [(&str, Form); 3] =
         [("ours", Span::console), ("reference", Span::reference), ("otlp", Span::otlp)];
@@ -291,6 +303,11 @@ const QUESTIONS: [&[&str]; 16] = [
     &["trace", "search", "{ duration > 5s && name = \"POST /search\" }", FILE],
 ];
 
+/// Without the blanks between columns.
+fn words(text: &str) -> Vec<Vec<&str>> {
+    text.lines().map(|line| line.split_whitespace().collect()).collect()
+}
+
 /// Without what tells the files that were read.
 fn without_read(text: &str) -> Value {
     let mut value: Value = serde_json::from_str(text).unwrap();
@@ -322,6 +339,49 @@ fn every_form_of_a_run_gives_the_same_answers() {
         let found = without_read(&answer(&as_json, other));
         assert_eq!(found, expected, "{as_json:?} of {}", other.display());
     }
+}
+
+/// Guarantees: what a fleet sent answers like what it printed: from the store's files, from its log, and over HTTP.
+#[test]
+fn a_store_gives_the_same_answers_as_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    let seconds = hour_ago.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let spans = runs(seconds * 1_000_000_000);
+    let [ours, ..] = written_of(&spans, folder.path());
+    let stored = folder.path().join("stored");
+    std::fs::create_dir(&stored).unwrap();
+    let observer = Observer::start(&stored.join(FILE));
+    let url = observer.url("http").to_owned();
+    let requests: Vec<Value> =
+        spans.iter().map(|span| span.otlp()["resourceSpans"][0].clone()).collect();
+    // Spans of a trace come in several requests.
+    for requests in requests.chunks(100) {
+        let body = json!({ "resourceSpans": requests }).to_string();
+        let answer = post(&url, "/v1/traces", "application/json", body.as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    let expected: Vec<String> = QUESTIONS.iter().map(|asked| answer(asked, &ours)).collect();
+    let same = |folder: &Path, name: &str| {
+        for (question, expected) in QUESTIONS.iter().zip(&expected) {
+            let named: Vec<String> = question.iter().map(|word| word.replace(FILE, name)).collect();
+            let named: Vec<&str> = named.iter().map(String::as_str).collect();
+            let found = answer(&named, folder).replace(name, FILE);
+            if question.contains(&"export") {
+                // Column files do not keep the order of attributes.
+                let document = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+                assert_eq!(document(&found), document(expected), "{question:?} of {name}");
+                continue;
+            }
+            // Columns are as wide as names.
+            assert_eq!(words(&found), words(expected), "{question:?} of {name}");
+        }
+    };
+    same(folder.path(), &url);
+    same(&stored, FILE);
+    // Now from its files.
+    assert_eq!(observer.stop(), Some(0));
+    same(&stored, FILE);
 }
 
 #[test]
