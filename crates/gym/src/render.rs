@@ -7,7 +7,9 @@ use gym_server::config::ConfigError;
 use crate::collect::CollectError;
 use crate::env_test::EnvironmentError;
 use crate::fleet::FleetError;
+use crate::observe::RemoteError;
 use crate::printer::Printer;
+use crate::trace::SourceError;
 
 /// An error with advice attached where it was made; prints as the error itself.
 #[derive(Debug)]
@@ -83,6 +85,12 @@ fn hint_of(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
     }
     if let Some(environment) = cause.downcast_ref::<EnvironmentError>() {
         return environment.hint();
+    }
+    if let Some(remote) = cause.downcast_ref::<RemoteError>() {
+        return remote.hint();
+    }
+    if let Some(SourceError::Remote(remote)) = cause.downcast_ref::<SourceError>() {
+        return remote.hint();
     }
     cause.downcast_ref::<FleetError>().and_then(FleetError::hint)
 }

@@ -376,9 +376,15 @@ fn read_pair(message: &[u8], depth: u8) -> Result<(&str, Option<AnyValue<'_>>), 
     }
 }
 
+/// The value of a [`plain_parts`] attribute; texts are not checked.
+enum Plain<'a> {
+    Text(&'a [u8]),
+    Other(AnyValue<'a>),
+}
+
 /// What nearly every attribute is: a key, then a text, flag, small integer or double, in lengths of one byte.
 #[inline]
-fn plain_pair(message: &[u8]) -> Option<(&str, AnyValue<'_>)> {
+fn plain_parts(message: &[u8]) -> Option<(&[u8], Plain<'_>)> {
     const TEXT: u8 = tag(1, BYTES);
     const FLAG: u8 = tag(2, VARINT);
     const INT: u8 = tag(3, VARINT);
@@ -389,16 +395,38 @@ fn plain_pair(message: &[u8]) -> Option<(&str, AnyValue<'_>)> {
         return None;
     }
     let value = match value {
-        [TEXT, len @ ..0x80, text @ ..] if usize::from(*len) == text.len() => {
-            AnyValue::String(std::str::from_utf8(text).ok()?)
+        [TEXT, len @ ..0x80, text @ ..] if usize::from(*len) == text.len() => Plain::Text(text),
+        [INT, low @ ..0x80] => Plain::Other(AnyValue::Int(i64::from(*low))),
+        [INT, low, high @ ..0x80] => {
+            Plain::Other(AnyValue::Int(i64::from(*low & 0x7f) | i64::from(*high) << 7))
         }
-        [INT, low @ ..0x80] => AnyValue::Int(i64::from(*low)),
-        [INT, low, high @ ..0x80] => AnyValue::Int(i64::from(*low & 0x7f) | i64::from(*high) << 7),
-        [FLAG, flag @ 0..=1] => AnyValue::Bool(*flag == 1),
-        [DOUBLE, bits @ ..] => AnyValue::Double(f64::from_le_bytes(*bits.as_array()?)),
+        [FLAG, flag @ 0..=1] => Plain::Other(AnyValue::Bool(*flag == 1)),
+        [DOUBLE, bits @ ..] => {
+            Plain::Other(AnyValue::Double(f64::from_le_bytes(*bits.as_array()?)))
+        }
         _ => return None,
     };
+    Some((key, value))
+}
+
+#[inline]
+fn plain_pair(message: &[u8]) -> Option<(&str, AnyValue<'_>)> {
+    let (key, value) = plain_parts(message)?;
+    let value = match value {
+        Plain::Text(text) => AnyValue::String(std::str::from_utf8(text).ok()?),
+        Plain::Other(value) => value,
+    };
     Some((std::str::from_utf8(key).ok()?, value))
+}
+
+/// Whether an encoded `KeyValue` is one without any doubt: [`key_value`] reads a key and a value with nothing nested.
+/// Most are; `false` says nothing.
+#[inline]
+pub fn is_plain_pair(message: &[u8]) -> bool {
+    plain_parts(message).is_some_and(|(key, value)| {
+        // Checked at once: what lies between is ASCII too.
+        if let Plain::Text(_) = value { message.is_ascii() } else { key.is_ascii() }
+    })
 }
 
 /// A field of fewer than 128 bytes, and what follows it.

@@ -13,7 +13,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use lens_otlp::DecodeError;
-use lens_otlp::view::{AnyValue, Attributes, ScopeView, SpanView, key_value, resources};
+use lens_otlp::view::{
+    AnyValue, Attributes, ScopeView, SpanView, is_plain_pair, key_value, resources,
+};
 use lens_otlp::wire::Fields;
 
 use crate::ids::{SpanId, TraceId};
@@ -185,10 +187,8 @@ fn check(message: &[u8]) -> Result<(TraceId, SpanId, u64), Malformed> {
             (2, content) => span_id = content.bytes()?,
             (4, content) => parent_id = content.bytes()?,
             (7, content) => start_nanos = content.fixed64()?,
-            (9, content) => {
-                let (_, value) = key_value(content.bytes()?)?;
-                check_value(value.ok_or(Malformed::NoValue)?)?;
-            }
+            (9, content) if !check_pair(content.bytes()?)? => return Err(Malformed::NoValue),
+            (9, _) => {}
             (3 | 5, content) => drop(content.text()?),
             (6 | 10 | 12 | 14, content) => drop(content.varint()?),
             (8, content) => drop(content.fixed64()?),
@@ -212,7 +212,7 @@ fn check_event(message: &[u8]) -> Result<(), DecodeError> {
         match field? {
             (1, content) => drop(content.fixed64()?),
             (2, content) => drop(content.text()?),
-            (3, content) => check_value(key_value(content.bytes()?)?.1.unwrap_or(AnyValue::Empty))?,
+            (3, content) => drop(check_pair(content.bytes()?)?),
             (4, content) => drop(content.varint()?),
             _ => {}
         }
@@ -225,7 +225,7 @@ fn check_link(message: &[u8]) -> Result<(), DecodeError> {
         match field? {
             (1 | 2, content) => drop(content.bytes()?),
             (3, content) => drop(content.text()?),
-            (4, content) => check_value(key_value(content.bytes()?)?.1.unwrap_or(AnyValue::Empty))?,
+            (4, content) => drop(check_pair(content.bytes()?)?),
             (5, content) => drop(content.varint()?),
             (6, content) => drop(content.fixed32()?),
             _ => {}
@@ -248,6 +248,15 @@ fn check_status(message: &[u8]) -> Result<(), DecodeError> {
 /// Walks attributes to the end of what is nested in them.
 fn check_attributes(mut attributes: Attributes<'_>) -> Result<(), DecodeError> {
     attributes.try_for_each(|pair| check_value(pair?.1))
+}
+
+/// Walks an attribute to the end of what is nested in it; whether it has a value.
+fn check_pair(message: &[u8]) -> Result<bool, DecodeError> {
+    if is_plain_pair(message) {
+        return Ok(true);
+    }
+    let (_, value) = key_value(message)?;
+    value.map(check_value).transpose().map(|value| value.is_some())
 }
 
 /// The depth of values is bounded by the view.

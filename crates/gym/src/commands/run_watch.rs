@@ -11,7 +11,6 @@ use crate::exit::ExitStatus;
 use crate::fleet::interrupted;
 use crate::observe::Remote;
 use crate::printer::Printer;
-use crate::render::Advise as _;
 use crate::trace::{self, Canvas};
 
 /// From the top of the screen, with nothing left of what was there.
@@ -25,7 +24,7 @@ struct InFlight {
 }
 
 pub fn run(args: &RunWatchArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    let remote = Remote::of(&args.url).advise(whence)?;
+    let remote = Remote::of(&args.url)?;
     block_on(async {
         let mut every = tokio::time::interval(Duration::from_secs(args.every));
         loop {
@@ -37,7 +36,7 @@ pub fn run(args: &RunWatchArgs, printer: &Printer) -> Result<ExitStatus, anyhow:
                 _ = every.tick() => {}
             }
             let told: Result<InFlight, _> = remote.ask("in-flight", &[]).await;
-            let mut told = told.advise(whence)?;
+            let mut told = told?;
             if let Some(run) = &args.run {
                 told.rollouts.retain(|row| row.run.starts_with(run.as_str()));
             }
@@ -48,11 +47,6 @@ pub fn run(args: &RunWatchArgs, printer: &Printer) -> Result<ExitStatus, anyhow:
             }
         }
     })
-}
-
-/// Where a URL is found.
-fn whence() -> String {
-    "`gym observe`, or `--observe` of a command, says its address".to_owned()
 }
 
 fn show(told: &InFlight, args: &RunWatchArgs, printer: &Printer) -> Result<(), anyhow::Error> {

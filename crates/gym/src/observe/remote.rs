@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use gym_telemetry::env_vars;
 use http::header::{ACCEPT, AUTHORIZATION, CONNECTION, HOST};
 use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper_util::rt::TokioIo;
+use lens::config::parse_headers;
 use lens_observe::LEFT_OUT;
 use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
@@ -57,12 +59,31 @@ pub enum RemoteError {
     },
 }
 
+impl RemoteError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Url { .. } | Self::Silent { .. } => {
+                Some("`gym observe`, or `--observe` of a command, says its address".to_owned())
+            }
+            Self::Refused { status: StatusCode::UNAUTHORIZED, .. } => {
+                let name = env_vars::OTEL_EXPORTER_OTLP_HEADERS;
+                Some(format!(
+                    "it wants its token: {name}=authorization=Bearer%20TOKEN, as for the fleets that send to it"
+                ))
+            }
+            Self::Refused { .. } | Self::Answer { .. } => None,
+        }
+    }
+}
+
 /// A `gym observe` that runs.
 #[derive(Clone, Debug)]
 pub struct Remote {
     host: String,
     port: u16,
-    token: Option<String>,
+    /// The credentials that a fleet sends there too.
+    authorization: Option<String>,
 }
 
 /// What it answered.
@@ -75,8 +96,9 @@ pub struct Answered {
 }
 
 impl Remote {
-    /// The `gym observe` at a URL; nothing when the text is no URL.
-    pub fn parse(text: &str, token: Option<String>) -> Option<Result<Self, RemoteError>> {
+    /// The `gym observe` at a URL; nothing when the text is no URL. It is asked with the credentials in
+    /// `OTEL_EXPORTER_OTLP_HEADERS`, which whoever sends to it has there.
+    pub fn parse(text: &str) -> Option<Result<Self, RemoteError>> {
         let is_url = text.contains("://");
         is_url.then(|| {
             let wrong = || RemoteError::Url { url: text.to_owned() };
@@ -84,7 +106,14 @@ impl Remote {
             let is_plain = uri.scheme_str() == Some("http") && matches!(uri.path(), "" | "/");
             let host = uri.host().filter(|_| is_plain).ok_or_else(wrong)?;
             let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-            Ok(Self { host, port: uri.port_u16().unwrap_or(4318), token })
+            let headers = std::env::var(env_vars::OTEL_EXPORTER_OTLP_HEADERS).unwrap_or_default();
+            let mut headers = parse_headers(&headers).into_iter();
+            let authorization = headers.find(|(name, _)| name == AUTHORIZATION.as_str());
+            Ok(Self {
+                host,
+                port: uri.port_u16().unwrap_or(4318),
+                authorization: authorization.map(|(_, credentials)| credentials),
+            })
         })
     }
 
@@ -94,7 +123,7 @@ impl Remote {
     ///
     /// When it is none.
     pub fn of(url: &str) -> Result<Self, RemoteError> {
-        Self::parse(url, None).unwrap_or_else(|| Err(RemoteError::Url { url: url.to_owned() }))
+        Self::parse(url).unwrap_or_else(|| Err(RemoteError::Url { url: url.to_owned() }))
     }
 
     /// Its URL.
@@ -202,8 +231,8 @@ impl Remote {
                 .header(HOST, self.authority())
                 .header(ACCEPT, accept)
                 .header(CONNECTION, "close");
-            if let Some(token) = &self.token {
-                request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+            if let Some(authorization) = &self.authorization {
+                request = request.header(AUTHORIZATION, authorization);
             }
             let reply = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
             let status = reply.status();
@@ -235,7 +264,7 @@ mod tests {
 
     #[test]
     fn what_is_a_url_and_what_is_a_path() {
-        let base = |text: &str| Remote::parse(text, None).map(|it| it.map(|it| it.base()).ok());
+        let base = |text: &str| Remote::parse(text).map(|it| it.map(|it| it.base()).ok());
         assert_eq!(base("logs"), None);
         assert_eq!(base("http://127.0.0.1:7/"), Some(Some("http://127.0.0.1:7".to_owned())));
         assert_eq!(base("http://[::1]"), Some(Some("http://[::1]:4318".to_owned())));

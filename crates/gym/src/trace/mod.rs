@@ -40,7 +40,7 @@ pub use runs::{run_text, run_value, runs_table};
 pub use search::{found_table, metrics_table};
 pub use select::{Choice, Chosen, NotFound, Unanswered, choose};
 pub use shared::shared_of;
-pub use source::{Answer, Asked, Source};
+pub use source::{Answer, Asked, Source, SourceError};
 pub use stragglers::Found;
 pub use summary::{summarise, summary_table};
 pub use text::{Align, Canvas, duration_text, table};

@@ -119,7 +119,7 @@ impl Source {
     /// When it cannot be read.
     pub fn open(paths: &[PathBuf]) -> Result<Self, SourceError> {
         for path in paths {
-            let kind = match Remote::parse(&path.to_string_lossy(), None) {
+            let kind = match Remote::parse(&path.to_string_lossy()) {
                 Some(remote) => Some(Kind::Remote(remote?)),
                 None if Store::is_in(path) => Some(Self::store(path)?),
                 None => None,

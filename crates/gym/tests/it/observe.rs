@@ -165,3 +165,35 @@ fn telemetry_that_goes_elsewhere_is_said_when_it_was_to_be_observed() {
         "{said}"
     );
 }
+
+/// Guarantees: whoever has the credentials that its fleets send may ask, nobody else.
+#[test]
+fn an_observer_with_a_token_is_asked_with_the_credentials_that_fleets_send() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let token = folder.path().join("token");
+    std::fs::write(&token, "s3cret\n").expect("a file");
+    let observer = Observer::start_with(
+        &folder.path().join("store"),
+        &["--token-file", token.to_str().expect("text")],
+    );
+    let ask = |headers: &str| {
+        let mut list = gym();
+        list.args(["run", "list", "--json", observer.url("http")]);
+        output(list.env("OTEL_EXPORTER_OTLP_HEADERS", headers))
+    };
+    for headers in ["", "authorization=Bearer%20wrong"] {
+        let refused = ask(headers);
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains("answers 401"), "{said}");
+        assert!(said.contains("OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20TOKEN"), "{said}");
+        assert!(!said.contains("wrong"), "credentials are not told: {said}");
+    }
+    let answered = ask("authorization=Bearer%20s3cret");
+    assert_eq!(
+        answered.status.code(),
+        Some(1),
+        "nothing was received yet: {}",
+        text(&answered.stderr)
+    );
+}

@@ -268,6 +268,16 @@ fn real_run(plan: &Plan) {
     );
     let itself = ask(&["trace", "diff", &a, &a]);
     assert_eq!(itself["differs"], false, "{itself}");
+
+    // For who runs it by hand, with `--nocapture`.
+    for question in [
+        &["run", "list", &source][..],
+        &["trace", "report", &source, "--run", &slow_run, "--outcome", "success"],
+        &["trace", "stragglers", &source, "--run", &slow_run, "--outcome", "success"],
+        &["trace", "diff", &a, &b],
+    ] {
+        println!("$ gym {}\n{}", question.join(" "), text(&output(gym().args(question)).stdout));
+    }
 }
 
 /// Guarantees: what was planted is what is found, while a run goes and after a server of it was killed.

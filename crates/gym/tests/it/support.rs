@@ -234,8 +234,12 @@ pub struct Observer {
 
 impl Observer {
     pub fn start(dir: &Path) -> Self {
+        Self::start_with(dir, &[])
+    }
+
+    pub fn start_with(dir: &Path, arguments: &[&str]) -> Self {
         let mut command = gym();
-        command.args(["observe", "--json", "--dir"]).arg(dir);
+        command.args(["observe", "--json", "--dir"]).arg(dir).args(arguments);
         command.args(["--listen-grpc", "127.0.0.1:0", "--listen-http", "http://127.0.0.1:0"]);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("it starts");

@@ -96,6 +96,8 @@ impl Shared {
             let limit = self.options.max_request_bytes;
             return Err(Refusal::BadRequest(format!("longer than {limit} bytes")));
         }
+        // What there is no room for need not be taken apart.
+        self.admit(locked(log).bytes() + body.len() as u64, request.len())?;
         let taken = take_apart(signal, request);
         let Taken { mut batch, appended } =
             taken.map_err(|error| Refusal::BadRequest(error.to_string()))?;
