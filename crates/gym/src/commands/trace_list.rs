@@ -10,11 +10,11 @@ use crate::trace::{self, Source};
 pub fn run(args: &TraceListArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
     let source = Source::open(&args.from.paths)?;
     let nothing = source.is_empty()?;
-    let all = source.all()?;
+    let listed = source.listed()?;
     if args.json {
-        printer.data(&trace::list_document(all.as_ref(), &source.read_value()).to_string())?;
+        printer.data(&trace::list_document(listed.as_ref(), &source.read_value()).to_string())?;
     } else if nothing.is_none() {
-        printer.data(&trace::list_table(all.as_ref(), &trace::Canvas::of(printer)))?;
+        printer.data(&trace::list_table(listed.as_ref(), &trace::Canvas::of(printer)))?;
     }
     if let Some(nothing) = nothing {
         render::error(printer, &nothing.into());

@@ -23,8 +23,10 @@ use super::read::{ReadError, ReadReport, Reading, counted, read};
 use super::select::{NotFound, nothing_found};
 use crate::observe::{Remote, RemoteError};
 
-/// Spans of the newest traces that are looked at where all traces of a store are wanted.
-const MOST_SPANS: u64 = 1_000_000;
+/// The newest traces that are looked at where all of a store are wanted, and their spans.
+const ALL: (usize, u64) = (10_000, 1_000_000);
+/// Those that are listed.
+const LISTED: (usize, u64) = (1_000, 100_000);
 /// Traces that are asked for at a time: their ids stand in a URL.
 const IDS_OF_A_QUESTION: usize = 100;
 
@@ -209,22 +211,35 @@ impl Source {
     ///
     /// When they cannot be read.
     pub fn all(&self) -> Result<Arc<Traces>, SourceError> {
+        self.newest(ALL)
+    }
+
+    /// As many as are of use in a list: all of files, else the newest.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be read.
+    pub fn listed(&self) -> Result<Arc<Traces>, SourceError> {
+        self.newest(LISTED)
+    }
+
+    fn newest(&self, (most, most_spans): (usize, u64)) -> Result<Arc<Traces>, SourceError> {
         match &self.kind {
             Kind::Files { traces, .. } => Ok(Arc::clone(traces)),
             Kind::Store { folder, snapshot } => {
                 let rows = snapshot.trace_rows().map_err(unreadable(folder))?;
                 let mut spans = 0;
-                let newest = rows.iter().rev().take_while(|row| {
+                let newest = rows.iter().rev().take(most).take_while(|row| {
                     let before = spans;
                     spans += u64::from(row.spans);
-                    before == 0 || spans <= MOST_SPANS
+                    before == 0 || spans <= most_spans
                 });
                 let newest: Vec<TraceId> = newest.map(|row| row.trace_id).collect();
                 self.left_out.set((rows.len() - newest.len()) as u64);
                 self.traces(newest.into_iter())
             }
             Kind::Remote(remote) => {
-                let answered = remote.spans("traces", &[])?;
+                let answered = remote.spans("traces", &[("newest", &most.to_string())])?;
                 self.left_out.set(answered.left_out);
                 Ok(assembled(decoded(remote, &answered.body)?))
             }
