@@ -69,7 +69,7 @@ def main():
         for text, query in questions.items():
             times = [milliseconds(lambda: run(query)) for _ in range(3)]
             print(f"  {text}: {', '.join(f'{time:.0f}' for time in times)} ms")
-        ids = run(f"select distinct trace_id from {table} where trace_id like '%{'0' * 3}'")
+        ids = run(f"select distinct trace_id from {table} where duration_nano % 99991 = 7")
         ids = [found[0] if isinstance(found, tuple) else found for found in ids]
         random.Random(1).shuffle(ids)
         times = [
