@@ -1,10 +1,11 @@
-//! Export requests of spans: what is let through can be read to its end, written as JSON, and split.
+//! Export requests of spans: what is let through can be read to its end, written as JSON and into files, and split.
 #![no_main]
 
 use bytes::Bytes;
 use lens_otlp::view::{AnyValue, Attributes};
 use lens_otlp::{json, split};
 use lens_store::raw;
+use lens_store::segment::{SpanOptions, write_spans};
 use libfuzzer_sys::fuzz_target;
 
 fn walk(attributes: Attributes<'_>) {
@@ -35,6 +36,10 @@ fuzz_target!(|data: &[u8]| {
             walk(link.expect("checked").attributes());
         }
     }
+    let mut spans = decoded.spans.clone();
+    spans.sort_by_key(|span| (span.trace_id, span.start_nanos));
+    let written = write_spans(std::io::sink(), &spans, &SpanOptions::default());
+    written.expect("what is let through goes into files");
     if decoded.refused == 0 {
         let text = json::encode_trace_request(data).expect("checked");
         json::decode_trace_request(text.as_bytes()).expect("what was written is read");

@@ -13,7 +13,7 @@ const USUAL_MILLIS: std::ffi::c_long = 1_000;
 const KEPT_MILLIS: std::ffi::c_long = 10_000;
 
 /// Keeps freed memory longer before the system gets it back, so that pages that are taken again and again are not
-/// cleared each time. What somebody chose with `MIMALLOC_PURGE_DELAY` stays.
+/// cleared each time. Another delay than the usual one was chosen with `MIMALLOC_PURGE_DELAY`, and stays.
 #[expect(unsafe_code, reason = "the allocator's options are reached through its C interface")]
 pub fn keep_freed_memory() {
     // SAFETY: reads and writes a number that the allocator reads atomically; no memory is passed.

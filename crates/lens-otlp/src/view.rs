@@ -397,7 +397,7 @@ fn plain_parts(message: &[u8]) -> Option<(&[u8], Plain<'_>)> {
     let value = match value {
         [TEXT, len @ ..0x80, text @ ..] if usize::from(*len) == text.len() => Plain::Text(text),
         [INT, low @ ..0x80] => Plain::Other(AnyValue::Int(i64::from(*low))),
-        [INT, low, high @ ..0x80] => {
+        [INT, low @ 0x80..=0xff, high @ ..0x80] => {
             Plain::Other(AnyValue::Int(i64::from(*low & 0x7f) | i64::from(*high) << 7))
         }
         [FLAG, flag @ 0..=1] => Plain::Other(AnyValue::Bool(*flag == 1)),
@@ -529,5 +529,37 @@ impl<'a> KeyValuesView<'a> {
     ) -> impl Iterator<Item = Result<(&'a str, AnyValue<'a>), DecodeError>> + use<'a> {
         let depth = self.depth + 1;
         Repeated::new(self.message, 1).map(move |message| read_key_value(message?, depth))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guarantees: the short way to read an attribute reads what the long way reads, and nothing that this refuses.
+    #[test]
+    fn an_attribute_in_its_usual_form_is_read_as_any_other() {
+        const BYTES: [u8; 12] =
+            [0x00, 0x01, 0x02, 0x05, 0x0a, 0x10, 0x18, 0x21, 0x7f, 0x80, 0xc3, 0xff];
+        let mut plain = 0;
+        for len in 0..=4_u32 {
+            for nth in 0..BYTES.len().pow(len) {
+                let digit = |at: u32| BYTES[nth / BYTES.len().pow(at) % BYTES.len()];
+                let value: Vec<u8> = (0..len).map(digit).collect();
+                let mut pair = vec![0x0a, 1, b'k', 0x12, value.len() as u8];
+                pair.extend(&value);
+                let long = read_any_pair(&pair, 0);
+                if let Some(short) = plain_pair(&pair) {
+                    let short = (short.0, Some(short.1));
+                    assert_eq!(format!("{:?}", Ok::<_, DecodeError>(short)), format!("{long:?}"));
+                    plain += 1;
+                }
+                assert!(!is_plain_pair(&pair) || long.is_ok(), "{pair:x?}");
+            }
+        }
+        assert!(plain > 100, "{plain}");
+        for cut in 0..5 {
+            assert!(!is_plain_pair(&[0x0a, 1, b'k', 0x12, 2, 0x18, 1][..cut]));
+        }
     }
 }

@@ -37,6 +37,7 @@ pub use logs::{read_logs, write_logs};
 pub use points::{read_points, write_points};
 pub use read::{SpanReader, Spans};
 pub(crate) use rebuild::kind_number;
+pub(crate) use rollouts::read_rollout_traces;
 pub use rollouts::{read_rollouts, write_rollouts};
 pub(crate) use scan::{any_json, status_of};
 pub use spans::{SpanFacts, SpanOptions, SpanWriter, write_spans};

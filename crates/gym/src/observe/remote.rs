@@ -1,11 +1,12 @@
 //! Asks a running `gym observe`.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
 use gym_telemetry::env_vars;
 use http::header::{ACCEPT, AUTHORIZATION, CONNECTION, HOST};
-use http::{Request, StatusCode, Uri};
+use http::{HeaderValue, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper_util::rt::TokioIo;
 use lens::config::parse_headers;
@@ -83,7 +84,7 @@ pub struct Remote {
     host: String,
     port: u16,
     /// The credentials that a fleet sends there too.
-    authorization: Option<String>,
+    authorization: Option<HeaderValue>,
 }
 
 /// What it answered.
@@ -96,8 +97,8 @@ pub struct Answered {
 }
 
 impl Remote {
-    /// The `gym observe` at a URL; nothing when the text is no URL. It is asked with the credentials in
-    /// `OTEL_EXPORTER_OTLP_HEADERS`, which whoever sends to it has there.
+    /// The `gym observe` at a URL; nothing when the text is no URL. It is asked with the credentials that spans are sent
+    /// with, when it is on the host that they are sent to.
     pub fn parse(text: &str) -> Option<Result<Self, RemoteError>> {
         let is_url = text.contains("://");
         is_url.then(|| {
@@ -106,14 +107,8 @@ impl Remote {
             let is_plain = uri.scheme_str() == Some("http") && matches!(uri.path(), "" | "/");
             let host = uri.host().filter(|_| is_plain).ok_or_else(wrong)?;
             let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-            let headers = std::env::var(env_vars::OTEL_EXPORTER_OTLP_HEADERS).unwrap_or_default();
-            let mut headers = parse_headers(&headers).into_iter();
-            let authorization = headers.find(|(name, _)| name == AUTHORIZATION.as_str());
-            Ok(Self {
-                host,
-                port: uri.port_u16().unwrap_or(4318),
-                authorization: authorization.map(|(_, credentials)| credentials),
-            })
+            let authorization = credentials_for(&host);
+            Ok(Self { host, port: uri.port_u16().unwrap_or(4318), authorization })
         })
     }
 
@@ -245,6 +240,29 @@ impl Remote {
         let (done, _) = tokio::join!(talk, connection);
         done
     }
+}
+
+/// The `authorization` that spans are sent with to a host, as the environment says.
+fn credentials_for(host: &str) -> Option<HeaderValue> {
+    let first = |names: [&str; 2]| {
+        let set = names.into_iter().filter_map(|name| std::env::var(name).ok());
+        set.into_iter().find(|value| !value.is_empty())
+    };
+    let endpoint =
+        first([env_vars::per_signal::ENDPOINT[0], env_vars::OTEL_EXPORTER_OTLP_ENDPOINT]);
+    let is_theirs = match endpoint {
+        Some(endpoint) => endpoint.parse::<Uri>().is_ok_and(|endpoint| {
+            let known = endpoint.host().unwrap_or_default();
+            known.trim_start_matches('[').trim_end_matches(']') == host
+        }),
+        // Spans go to this host then.
+        None => host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()),
+    };
+    let headers = first([env_vars::per_signal::HEADERS[0], env_vars::OTEL_EXPORTER_OTLP_HEADERS])
+        .filter(|_| is_theirs)?;
+    let mut headers = parse_headers(&headers).into_iter();
+    let (_, credentials) = headers.find(|(name, _)| name == AUTHORIZATION.as_str())?;
+    HeaderValue::try_from(credentials).ok()
 }
 
 /// Appends a value as it may stand in a query.

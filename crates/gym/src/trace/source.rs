@@ -26,7 +26,7 @@ use crate::observe::{Remote, RemoteError};
 /// The newest traces that are looked at where all of a store are wanted, and their spans.
 const ALL: (usize, u64) = (10_000, 1_000_000);
 /// Those that are listed.
-const LISTED: (usize, u64) = (1_000, 100_000);
+const LISTED: (usize, u64) = (500, 1_000_000);
 /// Traces that are asked for at a time: their ids stand in a URL.
 const IDS_OF_A_QUESTION: usize = 100;
 

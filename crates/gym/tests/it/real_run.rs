@@ -269,14 +269,20 @@ fn real_run(plan: &Plan) {
     let itself = ask(&["trace", "diff", &a, &a]);
     assert_eq!(itself["differs"], false, "{itself}");
 
-    // For who runs it by hand, with `--nocapture`.
-    for question in [
-        &["run", "list", &source][..],
+    show(&[
+        &["run", "list", &source],
         &["trace", "report", &source, "--run", &slow_run, "--outcome", "success"],
         &["trace", "stragglers", &source, "--run", &slow_run, "--outcome", "success"],
         &["trace", "diff", &a, &b],
-    ] {
-        println!("$ gym {}\n{}", question.join(" "), text(&output(gym().args(question)).stdout));
+    ]);
+}
+
+/// The answers as text, for who runs this by hand with `--nocapture`.
+#[expect(clippy::print_stdout, reason = "it is what is asked for")]
+fn show(questions: &[&[&str]]) {
+    for question in questions {
+        let answer = output(gym().args(*question));
+        println!("$ gym {}\n{}", question.join(" "), text(&answer.stdout));
     }
 }
 

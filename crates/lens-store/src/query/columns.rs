@@ -322,6 +322,10 @@ impl Gathered {
         let mut cells = other.cells;
         for (group, at) in other.places {
             let cell = std::mem::take(&mut cells[at as usize]);
+            if cell.spans() == 0 {
+                // All its spans had suspect times.
+                continue;
+            }
             match self.place(group) {
                 Some(place) => self.cells[place as usize].merge(cell),
                 None => self.refused += cell.spans(),
@@ -329,11 +333,12 @@ impl Gathered {
         }
     }
 
-    /// The groups and their numbers.
+    /// The groups that have spans, and their numbers.
     pub(crate) fn groups(self) -> impl Iterator<Item = (Vec<Owned>, Cell)> {
         let mut cells = self.cells;
         self.places
             .into_iter()
             .map(move |(group, at)| (group, std::mem::take(&mut cells[at as usize])))
+            .filter(|(_, cell)| cell.spans() > 0)
     }
 }

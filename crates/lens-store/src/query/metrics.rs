@@ -169,11 +169,11 @@ impl<'q> Meter<'q> {
     /// Takes in a span; its start is believed when it is in this range.
     pub(crate) fn take(&mut self, row: &dyn Row, believed: &Range<u64>) {
         let start_nanos = row.start_nanos();
-        if !believed.contains(&start_nanos) || row.has_bad_times() {
-            self.metrics.suspect += 1;
+        if !self.window.range.contains(&start_nanos) {
             return;
         }
-        if !self.window.range.contains(&start_nanos) {
+        if !believed.contains(&start_nanos) || row.has_bad_times() {
+            self.metrics.suspect += 1;
             return;
         }
         let mut number = None;

@@ -10,8 +10,8 @@ const MAX_EXACT: usize = 1_000_000;
 const SUB_BITS: u32 = 7;
 /// Buckets of the numbers from 1 to 2^64: where nanoseconds and tokens are.
 const NEAR: std::ops::Range<i64> = (1023 << SUB_BITS)..((1023 + 64) << SUB_BITS);
-/// From so many numbers on those buckets are a table.
-const MANY: u64 = 1 << 13;
+/// From so many numbers on those buckets are a table, which takes no more than two bytes a number.
+const MANY: u64 = 1 << 15;
 
 /// How an answer was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,10 +141,12 @@ impl Quantiles {
     pub(crate) fn condense(&mut self) {
         if let Self::Exact(numbers) = self {
             let mut histogram = Histogram::default();
-            if numbers.len() as u64 >= MANY {
-                histogram.make_table();
-            }
+            histogram.make_table();
             numbers.iter().for_each(|number| histogram.add(bucket(*number), 1));
+            if histogram.total < MANY {
+                histogram.others = histogram.buckets().collect();
+                histogram.near = None;
+            }
             *self = Self::Histogram(histogram);
         }
     }

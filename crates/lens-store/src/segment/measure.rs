@@ -29,6 +29,7 @@ pub(crate) fn measure(
         .iter()
         .flat_map(|file| (0..file.1.row_groups()).map(move |row_group| (file, row_group)))
         .collect();
+    let threads = threads.min(work.len()).max(1);
     let next = AtomicUsize::new(0);
     let run = || {
         let mut gathered = Gathered::default();
@@ -39,7 +40,7 @@ pub(crate) fn measure(
         Ok(gathered)
     };
     let done: Vec<Result<Gathered, SegmentError>> = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads.min(work.len())).map(|_| scope.spawn(run)).collect();
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(run)).collect();
         let own = run();
         let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
             thread
@@ -51,6 +52,10 @@ pub(crate) fn measure(
     let mut all = Gathered::default();
     for gathered in done {
         all.merge(gathered?);
+    }
+    if all.refused > 0 {
+        // Threads may have refused different groups; whoever looks at spans one by one refuses whole ones.
+        return Ok(Gathered::left(files.iter().map(|(part, ..)| *part)));
     }
     Ok(all)
 }

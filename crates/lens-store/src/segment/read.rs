@@ -120,7 +120,7 @@ impl SpanReader {
         debug_assert!(wanted.is_sorted(), "ids are in order");
         let mut found = Vec::new();
         let mut origins = Origins::default();
-        for pages in self.pages(|low, high| has_between(&wanted, low, high)) {
+        for pages in self.pages(|low, high| has_between(&wanted, low, high))? {
             let exact = self.exact(pages, &wanted)?;
             if exact.ranges.is_empty() {
                 continue;
@@ -143,7 +143,7 @@ impl SpanReader {
         let last = format!("{prefix:f<32}");
         let mut found: Vec<TraceId> = Vec::new();
         let is_hit = |low: &[u8], high: &[u8]| high >= prefix.as_bytes() && low <= last.as_bytes();
-        for pages in self.pages(is_hit) {
+        for pages in self.pages(is_hit)? {
             let mut batches = self.read(self.file.columns(|name| name == "trace_id"), pages)?;
             while let Some(batch) = next_batch(&mut batches)? {
                 let ids: &StringViewArray = column(&batch, "trace_id")?;
@@ -184,7 +184,9 @@ impl SpanReader {
     ) -> Result<ParquetRecordBatchReader, SegmentError> {
         let in_group = self.rows_of(rows.row_group);
         let wanted: usize = rows.ranges.iter().map(ExactSizeIterator::len).sum();
-        let selection = RowSelection::from_consecutive_ranges(rows.ranges.into_iter(), in_group);
+        // An index of pages has no checksum: its rows may be in no order.
+        let ranges = rows.ranges.into_iter();
+        let selection = guarded(|| Ok(RowSelection::from_consecutive_ranges(ranges, in_group)))?;
         let batch_rows = wanted.clamp(1, BATCH_ROWS);
         self.file.read(columns, vec![rows.row_group], Some(selection), batch_rows)
     }
@@ -194,7 +196,7 @@ impl SpanReader {
     }
 
     /// Rows of pages that may hold ids that are wanted, by the lowest and highest id of row groups and pages.
-    fn pages(&self, is_hit: impl Fn(&[u8], &[u8]) -> bool) -> Vec<Rows> {
+    fn pages(&self, is_hit: impl Fn(&[u8], &[u8]) -> bool) -> Result<Vec<Rows>, SegmentError> {
         let footer = self.file.footer();
         let mut found = Vec::new();
         for (row_group, metadata) in footer.row_groups().iter().enumerate() {
@@ -206,12 +208,13 @@ impl SpanReader {
                 continue;
             }
             let all = std::iter::once(0..self.rows_of(row_group));
-            let ranges = self.ranges_of_pages(row_group, &is_hit).unwrap_or_else(|| all.collect());
+            let ranges = guarded(|| Ok(self.ranges_of_pages(row_group, &is_hit)))?;
+            let ranges = ranges.unwrap_or_else(|| all.collect());
             if !ranges.is_empty() {
                 found.push(Rows { row_group, ranges });
             }
         }
-        found
+        Ok(found)
     }
 
     /// Of one row group; `None` when it has no index of its pages.

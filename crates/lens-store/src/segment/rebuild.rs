@@ -10,7 +10,7 @@ use arrow_array::{
 use bytes::Bytes;
 use lens_otlp::encode::{
     EVENT_ATTRIBUTES, LINK_ATTRIBUTES, SPAN_ATTRIBUTES, SPAN_EVENTS, SPAN_LINKS, SpanParts,
-    StatusCode, put_key_value,
+    put_key_value,
 };
 use lens_otlp::wire::{
     FIXED32, Fields, put_bytes, put_double, put_fixed64, put_message, put_uint, tag,
@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use super::SegmentError;
 use super::file::{column, typed};
+use super::scan::status_of;
 use super::schema::{Map, PROMOTED};
 use super::table::Leaf;
 use crate::ids::{SpanId, TraceId};
@@ -314,11 +315,7 @@ impl Rows<'_> {
             dropped_events: self.dropped[1].value(row) as u32,
             links: &scratch.links,
             dropped_links: self.dropped[2].value(row) as u32,
-            status: match self.statuses.value(row) {
-                "OK" => StatusCode::Ok,
-                "ERROR" => StatusCode::Error,
-                _ => StatusCode::Unset,
-            },
+            status: status_of(self.statuses.value(row)),
             status_message: &text(self.status_messages),
             flags: self.flags.value(row) as u32,
         }

@@ -126,6 +126,29 @@ pub fn read_rollouts(path: &Path) -> Result<Vec<RolloutRow>, SegmentError> {
     Ok(rows)
 }
 
+/// The traces of a file's rollouts, in order, each once.
+///
+/// # Errors
+///
+/// When the file cannot be read, or is none of rollouts.
+pub(crate) fn read_rollout_traces(path: &Path) -> Result<Vec<TraceId>, SegmentError> {
+    let file = ColumnFile::open(path)?;
+    let columns = file.columns(|name| name == "trace_id");
+    let row_groups = (0..file.footer().num_row_groups()).collect();
+    let mut batches = file.read(columns, row_groups, None, BATCH_ROWS)?;
+    let mut traces = Vec::new();
+    while let Some(batch) = next_batch(&mut batches)? {
+        let ids: &StringViewArray = column(&batch, "trace_id")?;
+        for row in 0..ids.len() {
+            let id = TraceId::from_bytes(&unhex::<16>(ids.value(row))?);
+            traces.push(id.ok_or(SegmentError::Column("trace_id"))?);
+        }
+    }
+    traces.sort_unstable();
+    traces.dedup();
+    Ok(traces)
+}
+
 fn read_batch(
     batch: &RecordBatch,
     texts: &mut Texts,

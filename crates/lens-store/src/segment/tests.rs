@@ -336,6 +336,31 @@ fn a_damaged_file_is_an_error_and_no_panic() {
     assert!(SpanReader::open(place.path()).is_err());
 }
 
+/// Guarantees: the index of pages, which no checksum covers, may say anything.
+#[test]
+fn a_damaged_index_of_pages_is_an_error_and_no_panic() {
+    let spans = loaded(load::jaeger(Options::default(), 1_000));
+    let mut file = Vec::new();
+    let facts = write_spans(&mut file, &spans, &SpanOptions::default()).unwrap();
+    let footer = file[file.len() - 8..].first_chunk().map(|len| u32::from_le_bytes(*len)).unwrap();
+    let index_end = file.len() - 8 - footer as usize;
+    // In three pages, the first and the last among them.
+    let ids = [0, 500, 999].map(|nth| facts.traces[nth].trace_id);
+    let place = tempfile::NamedTempFile::new().unwrap();
+    let mut noticed = 0;
+    for at in (index_end - 900..index_end).step_by(3) {
+        let mut damaged = file.clone();
+        damaged[at] ^= 0x2d;
+        std::fs::write(place.path(), &damaged).unwrap();
+        let read = SpanReader::open(place.path()).and_then(|reader| {
+            reader.trace_ids("0", 5)?;
+            reader.traces(&ids)
+        });
+        noticed += usize::from(read.map_or(true, |spans| spans.len() != 30));
+    }
+    assert!(noticed > 20, "{noticed} of 300 made a difference");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]

@@ -24,8 +24,9 @@ use crate::trace::{Reader, may_be_rollout_root};
 
 /// How long a flush that failed is not tried again; doubled each time, up to the second.
 const RETRY_NANOS: (u64, u64) = (1_000_000_000, 30_000_000_000);
-/// Traces that are read from segments together: a page that several of them lie in is decoded once.
-pub(super) const TRACES_AT_ONCE: usize = 1_024;
+/// Traces that are read from segments together, and are in memory together: a page that several of them lie in is
+/// decoded once.
+pub(super) const TRACES_AT_ONCE: usize = 64;
 
 /// What goes under one date.
 #[derive(Debug, Default)]
@@ -106,22 +107,27 @@ impl Shared {
         arrived_nanos: u64,
     ) -> Result<BTreeMap<Day, OfDay>, StoreError> {
         let before = Snapshot::new(self);
-        let with_rows = before.with_stored_rows()?;
         let mut days: BTreeMap<Day, OfDay> = BTreeMap::new();
-        // Traces whose rows are to be computed. A root that was committed before has left a row, so most traces need
-        // not be put together.
-        let mut wanted: Vec<TraceId> = Vec::new();
-        let mut current = None;
+        // Each trace, and whether a root may be among its spans.
+        let mut traces: Vec<(TraceId, bool)> = Vec::new();
         frozen.in_file_order(|position, span, arrived_nanos| {
             let day = Day::of(span.start_nanos, arrived_nanos);
             days.entry(day).or_default().positions.push(position);
-            let is_first = current.replace(span.trace_id) != Some(span.trace_id);
-            let is_wanted =
-                is_first && with_rows.contains(&span.trace_id) || may_be_rollout_root(span);
-            if is_wanted && wanted.last() != Some(&span.trace_id) {
-                wanted.push(span.trace_id);
+            match traces.last_mut() {
+                Some((id, has_root)) if *id == span.trace_id => {
+                    *has_root = *has_root || may_be_rollout_root(span);
+                }
+                _ => traces.push((span.trace_id, may_be_rollout_root(span))),
             }
         });
+        // Those whose rows are to be computed. A root that was committed before has left a row, so most traces need not
+        // be put together.
+        let mut wanted: Vec<TraceId> = Vec::new();
+        for (id, has_root) in traces {
+            if has_root || before.has_stored_rows(id)? {
+                wanted.push(id);
+            }
+        }
         let view = frozen.view();
         for log in view.logs() {
             let day = Day::of(log.time_nanos, arrived_nanos);

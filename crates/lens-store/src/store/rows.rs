@@ -152,16 +152,14 @@ impl Snapshot {
         Ok(rows)
     }
 
-    /// Traces that have rows in segments.
-    pub(super) fn with_stored_rows(&self) -> Result<HashSet<TraceId>, StoreError> {
-        let mut traces = HashSet::new();
+    /// Whether a trace has rows in segments.
+    pub(super) fn has_stored_rows(&self, id: TraceId) -> Result<bool, StoreError> {
         for segment in self.segments() {
-            let of_segment = segment
-                .rollouts()
-                .map(|rows| rows.iter().map(|row| row.trace_id).collect::<Vec<TraceId>>());
-            traces.extend(self.unless_damaged(segment, of_segment)?);
+            if self.unless_damaged(segment, segment.has_rollouts_of(id))? {
+                return Ok(true);
+            }
         }
-        Ok(traces)
+        Ok(false)
     }
 
     /// Whether a root of a rollout may be among the spans of a trace that are in memory.

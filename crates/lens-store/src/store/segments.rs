@@ -11,8 +11,8 @@ use crate::manifest::{SegmentEntry, Table};
 use crate::raw::{RawLog, RawMetric, RawSpan};
 use crate::rollouts::RolloutRow;
 use crate::segment::{
-    SegmentError, SpanReader, TraceIndex, TraceRow, read_logs, read_points, read_rollouts,
-    read_traces,
+    SegmentError, SpanReader, TraceIndex, TraceRow, read_logs, read_points, read_rollout_traces,
+    read_rollouts, read_traces,
 };
 use crate::vfs::Vfs;
 
@@ -25,6 +25,8 @@ pub struct Segment {
     spans: OnceLock<SpanReader>,
     index: OnceLock<TraceIndex>,
     rollouts: OnceLock<Vec<RolloutRow>>,
+    /// The traces of its rows of rollouts.
+    rollout_traces: OnceLock<Vec<TraceId>>,
     /// Something in it cannot be read: it is passed over from now on.
     is_damaged: AtomicBool,
     /// Its files are removed with the last one who reads it.
@@ -59,6 +61,7 @@ impl Segment {
             // Where it is missing or broken it is made again from the spans.
             index: index.map_or_else(OnceLock::new, OnceLock::from),
             rollouts: OnceLock::new(),
+            rollout_traces: OnceLock::new(),
             is_damaged: AtomicBool::new(false),
             is_replaced: AtomicBool::new(false),
             vfs: Arc::clone(vfs),
@@ -140,6 +143,19 @@ impl Segment {
             self.rollouts.set(read_rollouts(&path)?).ok();
         }
         Ok(self.rollouts.get().map_or(&[], Vec::as_slice))
+    }
+
+    /// Whether it has rows of rollouts of a trace. The rows themselves are not kept for that.
+    pub(super) fn has_rollouts_of(&self, id: TraceId) -> Result<bool, SegmentError> {
+        let Some(path) = self.path(Table::Rollouts) else { return Ok(false) };
+        let traces = match self.rollout_traces.get() {
+            Some(traces) => traces,
+            None => {
+                let read = read_rollout_traces(&path)?;
+                self.rollout_traces.get_or_init(|| read)
+            }
+        };
+        Ok(traces.binary_search(&id).is_ok())
     }
 
     /// Its rows of traces.

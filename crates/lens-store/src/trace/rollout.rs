@@ -194,8 +194,8 @@ fn is_rollout_root(span: &Span) -> bool {
     }
 }
 
-/// Whether a span may be the root of a rollout, found out without taking it apart; `false` is always right. What makes
-/// a name that of a request for a rollout is a path at its end, or in an attribute where the name has none.
+/// Whether a span may be the root of a rollout, found out without taking it apart; `false` is right for every span
+/// that says its name and its kind once, as all senders do. What makes a name that of a request for a rollout is a path at its end, or in an attribute where the name has none.
 pub(crate) fn may_be_rollout_root(span: &RawSpan) -> bool {
     const NAME: u64 = 5;
     const KIND: u64 = 6;

@@ -201,7 +201,6 @@ fn children_that_come_before_their_parent_keep_their_place() {
     assert_eq!(order(&after)[1..], order(&before));
 }
 
-/// Guarantees: siblings whose missing parent is the same are beside each other, whatever lies between them in time.
 /// Guarantees: a trace that is passed over without being put together has no rollout.
 #[test]
 fn a_root_of_a_rollout_is_never_overlooked() {
@@ -242,6 +241,7 @@ fn a_root_of_a_rollout_is_never_overlooked() {
     assert_eq!(roots, 4 + 4 + 1 + 2 * 2 * 6);
 }
 
+/// Guarantees: siblings whose missing parent is the same are beside each other, whatever lies between them in time.
 #[test]
 fn orphans_of_one_parent_lie_together() {
     let traces = assemble(&[

@@ -27,6 +27,7 @@ pub struct Described {
     pub kind: u8,
     pub status: StatusCode,
     pub start: u64,
+    /// Added to the start with a wrap: huge ones make a span end before it starts.
     pub duration: u64,
     pub service: &'static str,
     pub text: Option<&'static str>,
@@ -98,7 +99,7 @@ impl Described {
             name: self.name,
             kind: self.kind,
             start_nanos: self.start,
-            end_nanos: self.start + self.duration,
+            end_nanos: self.start.wrapping_add(self.duration),
             status: self.status,
             attributes: &attributes,
             events: &events,

@@ -216,10 +216,13 @@ fn files_answer_as_memory_does_whatever_is_asked() {
 /// Guarantees: columns are enough where they are meant to be, for any range of time.
 #[test]
 fn numbers_of_few_values_are_counted_by_columns_alone() {
-    let raw: Vec<RawSpan> = (0..5_u64)
-        .flat_map(|at| rollout(u128::from(at) + 1, START + at * SECOND))
-        .map(|span| span.raw())
-        .collect();
+    let mut spans: Vec<Described> =
+        (0..5_u64).flat_map(|at| rollout(u128::from(at) + 1, START + at * SECOND)).collect();
+    for (id, name) in [(90, "backwards"), (91, "root")] {
+        let duration = u64::MAX - SECOND;
+        spans.push(Described { id, name, duration, ..Described::default() });
+    }
+    let raw: Vec<RawSpan> = spans.iter().map(Described::raw).collect();
     let loaded = Loaded::new(raw.clone(), START + SECOND);
     let files = Files::new(vec![raw.clone()]);
     let windows = [0..u64::MAX, START + SECOND..START + 3 * SECOND + 20 * MILLI, 0..1];
