@@ -74,7 +74,7 @@ fn a_fleet_tells_the_stages_of_its_start_and_that_no_server_is_left_and_never_a_
         (env_vars::OTEL_EXPORTER_OTLP_PROTOCOL, "http/protobuf"),
     ];
     let mut fleet = Fleet::start(&Start { arguments: &ARGUMENTS, environment: &environment });
-    assert!(fleet.said().contains("Capacity: 1,024 rollouts in flight"), "{}", fleet.said());
+    fleet.wait_for("Capacity: 1,024 rollouts in flight");
     let rows = weather_rows(fleet.folder.path());
     let out = fleet.folder.path().join("out.jsonl");
     let mut command = fleet.eval_run(&["--agent", AGENT, "--concurrency", "16000"]);
