@@ -245,8 +245,8 @@ impl Remote {
 /// The `authorization` that spans are sent with to a host, as the environment says.
 fn credentials_for(host: &str) -> Option<HeaderValue> {
     let first = |names: [&str; 2]| {
-        let set = names.into_iter().filter_map(|name| std::env::var(name).ok());
-        set.into_iter().find(|value| !value.is_empty())
+        let mut set = names.into_iter().filter_map(|name| std::env::var(name).ok());
+        set.find(|value| !value.is_empty())
     };
     let endpoint =
         first([env_vars::per_signal::ENDPOINT[0], env_vars::OTEL_EXPORTER_OTLP_ENDPOINT]);

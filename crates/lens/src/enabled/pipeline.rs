@@ -14,7 +14,7 @@ mod worker;
 pub(super) mod writer;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -173,6 +173,15 @@ pub(super) struct Parts {
     pub(super) live: LiveEvents,
 }
 
+/// Whether the exporter has ended, and where its ring is then.
+mod end {
+    pub(super) const RUNNING: u8 = 0;
+    /// In its file, for the next start.
+    pub(super) const KEPT: u8 = 1;
+    /// Nowhere.
+    pub(super) const GONE: u8 = 2;
+}
+
 #[derive(Debug)]
 pub(super) struct Pipeline {
     kind: Kind,
@@ -187,6 +196,8 @@ pub(super) struct Pipeline {
     queued_items: AtomicU64,
     woken: AtomicBool,
     closed: AtomicBool,
+    /// What becomes of items that are published after the exporter's last look: one of [`end`].
+    at_end: AtomicU8,
     /// Whether items come without further questions: not closed, and not bounded in number.
     is_open: AtomicBool,
     exporter: OnceLock<Thread>,
@@ -231,6 +242,7 @@ impl Pipeline {
             queued_items: AtomicU64::new(0),
             woken: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            at_end: AtomicU8::new(end::RUNNING),
             is_open: AtomicBool::new(settings.max_queue_spans.is_none()),
             exporter: OnceLock::new(),
             counters: Counters::default(),
@@ -319,11 +331,17 @@ impl Pipeline {
         let read = |counter: &AtomicU64| counter.load(Ordering::Acquire);
         // What left is read before what came, so nothing seems lost.
         let (exported, rejected) = (read(&counters.exported), read(&counters.rejected));
-        let spooled = read(&counters.spooled);
+        // An item may be on its way into the ring while the exporter ends; nobody takes it out any more.
+        let (kept, gone_late) = match self.at_end.load(Ordering::Acquire) {
+            end::KEPT => (self.ring.waiting_items(), 0),
+            end::GONE => (0, self.ring.waiting_items()),
+            _ => (0, 0),
+        };
+        let spooled = read(&counters.spooled) + kept;
         let (buffer_full, too_large) = (read(&counters.buffer_full), read(&counters.too_large));
         let (export_failed, spool_full) =
             (read(&counters.export_failed), read(&counters.spool_full));
-        let (late, shut_down) = (read(&counters.late), read(&counters.shut_down));
+        let (late, shut_down) = (read(&counters.late) + gone_late, read(&counters.shut_down));
         let refused = buffer_full + too_large + shut_down;
         let ended = self.ring.published_items() + refused;
         let gone = exported + rejected + spooled + export_failed + spool_full + late + refused;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{Fresh, InFlight, Load, Worker};
 use crate::enabled::otlp::OtlpBatches;
+use crate::enabled::pipeline::end;
 use crate::enabled::recover;
 
 /// Longest sleep while the last request is out.
@@ -48,12 +49,16 @@ impl Worker {
         self.round_ticket = None;
         let asked = super::lock(&self.pipeline.control).flush_asked;
         self.end_round(asked);
-        let memory = self.pipeline.ring.memory();
-        if self.pipeline.ring.waiting_items() == 0
-            && let Some(path) = memory.path()
-        {
-            recover::remove(path);
-        }
+        let file = self.pipeline.ring.memory().path();
+        let at_end = match file {
+            Some(_) if self.pipeline.ring.waiting_items() > 0 => end::KEPT,
+            Some(path) => {
+                recover::remove(path);
+                end::GONE
+            }
+            None => end::GONE,
+        };
+        self.pipeline.at_end.store(at_end, Ordering::Release);
         self.overflow = None;
     }
 
@@ -122,8 +127,6 @@ impl Worker {
         }
         let counters = &self.pipeline.counters;
         if self.pipeline.outlives_process {
-            let waiting = self.pipeline.ring.waiting_items();
-            counters.spooled.fetch_add(waiting, Ordering::Release);
             return false;
         }
         let lost =
