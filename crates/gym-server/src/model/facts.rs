@@ -27,9 +27,10 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Reads the bodies that the backend was asked with and answered.
-    pub(super) fn read(backend: Backend, request: &[u8], reply: &[u8]) -> Self {
-        let mut facts = Self { request_model: model_of(request), ..Self::default() };
+    /// Reads what the backend answered, who was asked for `asked_model` (as JSON).
+    pub(super) fn read(backend: Backend, asked_model: &[u8], reply: &[u8]) -> Self {
+        let request_model = std::str::from_utf8(asked_model).ok().and_then(word);
+        let mut facts = Self { request_model, ..Self::default() };
         // Bodies were checked on their way; walking them as checked costs a quarter of checking them again, and what is
         // no JSON gives no facts of use, and no panic.
         let Some(members) = std::str::from_utf8(reply).ok().and_then(trusted::members) else {
@@ -64,8 +65,9 @@ impl Facts {
     }
 
     fn read_usage(&mut self, usage: &str, input: &str, output: &str) {
-        self.input_tokens = trusted::member(usage, input).and_then(token_count);
-        self.output_tokens = trusted::member(usage, output).and_then(token_count);
+        let [input, output] = trusted::pick(usage, [input, output]);
+        self.input_tokens = input.and_then(token_count);
+        self.output_tokens = output.and_then(token_count);
     }
 
     /// Writes what is known as the attributes of the generative-AI conventions.
@@ -89,11 +91,6 @@ impl Facts {
     }
 }
 
-/// The model that a body names.
-fn model_of(body: &[u8]) -> Option<Box<str>> {
-    trusted::member(std::str::from_utf8(body).ok()?, "model").and_then(word)
-}
-
 fn word(raw: &str) -> Option<Box<str>> {
     let text = json::string(raw)?;
     let fits = !text.is_empty() && text.len() <= MAX_WORD_BYTES;
@@ -108,7 +105,7 @@ mod tests {
     use super::*;
 
     fn read(backend: Backend, reply: &str) -> Facts {
-        Facts::read(backend, br#"{"input":"secret","model":"asked"}"#, reply.as_bytes())
+        Facts::read(backend, br#""asked""#, reply.as_bytes())
     }
 
     #[test]

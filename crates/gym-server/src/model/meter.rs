@@ -36,7 +36,6 @@ struct Durations {
     first_byte: BoundHistogram,
 }
 
-#[derive(Clone)]
 struct ModelSeries {
     duration: BoundHistogram,
     input: BoundHistogram,
@@ -65,16 +64,17 @@ impl Meter {
         let durations = self.durations();
         durations.call.record(millis(took));
         durations.first_byte.record(millis(first_byte));
-        let series = self.series(facts.request_model.as_deref());
-        series.duration.record(took.as_secs_f64());
-        for (histogram, tokens) in
-            [(&series.input, facts.input_tokens), (&series.output, facts.output_tokens)]
-        {
-            if let Some(tokens) = tokens {
-                #[allow(clippy::cast_precision_loss, reason = "counts of tokens are small")]
-                histogram.record(tokens as f64);
+        self.with_series(facts.request_model.as_deref(), |series| {
+            series.duration.record(took.as_secs_f64());
+            for (histogram, tokens) in
+                [(&series.input, facts.input_tokens), (&series.output, facts.output_tokens)]
+            {
+                if let Some(tokens) = tokens {
+                    #[allow(clippy::cast_precision_loss, reason = "counts of tokens are small")]
+                    histogram.record(tokens as f64);
+                }
             }
-        }
+        });
     }
 
     /// Records a call that failed.
@@ -110,14 +110,14 @@ impl Meter {
         attributes
     }
 
-    fn series(&self, model: Option<&str>) -> ModelSeries {
+    fn with_series(&self, model: Option<&str>, use_it: impl FnOnce(&ModelSeries)) {
         let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
         let room = models.len() < MAX_MODELS;
         let model = model.filter(|model| {
             room || models.iter().any(|(known, _)| known.as_deref() == Some(model))
         });
         if let Some((_, series)) = models.iter().find(|(known, _)| known.as_deref() == model) {
-            return series.clone();
+            return use_it(series);
         }
         let attributes = self.conventional(model);
         let tokens = |of: &'static str| {
@@ -130,8 +130,8 @@ impl Meter {
             input: tokens(token_type::INPUT),
             output: tokens(token_type::OUTPUT),
         };
-        models.push((model.map(Box::from), series.clone()));
-        series
+        use_it(&series);
+        models.push((model.map(Box::from), series));
     }
 }
 

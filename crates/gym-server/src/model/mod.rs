@@ -14,7 +14,7 @@ pub mod server;
 use bytes::Bytes;
 
 use crate::api::chat::{ChatField, ChatRequest};
-use crate::api::{CreateParams, Rejection, ResponseError, Urls, json};
+use crate::api::{CreateParams, Field, Rejection, ResponseError, Urls, json};
 
 pub use sanitise::Namespaces;
 
@@ -63,6 +63,8 @@ pub struct Prepared {
     pub stream: bool,
     include_usage: bool,
     model: Option<String>,
+    /// What the backend's body has as `model`, as JSON; empty without one.
+    asked_model: Bytes,
     namespaces: Namespaces,
 }
 
@@ -117,6 +119,7 @@ fn prepare_responses(body: &Bytes) -> Result<Prepared, PrepareError> {
     // A strict pass admits no truthy `stream`, so the common case needs no second look.
     let Err(rejection) = first else {
         let params = first.map_err(PrepareError::Rejected)?;
+        let asked_model = part_of(body, params.set(Field::Model));
         let body = if params.is_coerced() {
             let mut out = Vec::with_capacity(body.len());
             params.write_sparse(&mut out);
@@ -124,7 +127,10 @@ fn prepare_responses(body: &Bytes) -> Result<Prepared, PrepareError> {
         } else {
             body.clone()
         };
-        return Ok(Prepared::new(Dialect::Responses, Backend::Responses, body));
+        return Ok(Prepared {
+            asked_model,
+            ..Prepared::new(Dialect::Responses, Backend::Responses, body)
+        });
     };
     let wants_stream = std::str::from_utf8(body)
         .ok()
@@ -136,15 +142,15 @@ fn prepare_responses(body: &Bytes) -> Result<Prepared, PrepareError> {
     let (sanitised, namespaces) = sanitise::responses(body)?;
     let sanitised = Bytes::from(sanitised);
     let params = CreateParams::parse(&sanitised, Urls::With)?;
-    let model = params
-        .set(crate::api::Field::Model)
-        .and_then(json::string)
-        .map(std::borrow::Cow::into_owned);
+    let model = params.set(Field::Model);
+    let asked_model = part_of(&sanitised, model);
+    let model = model.and_then(json::string).map(std::borrow::Cow::into_owned);
     drop(params);
     Ok(Prepared {
         stream: true,
         namespaces,
         model,
+        asked_model,
         ..Prepared::new(Dialect::Responses, Backend::Responses, sanitised)
     })
 }
@@ -163,6 +169,7 @@ fn prepare_chat(body: &Bytes) -> Result<Prepared, PrepareError> {
         body
     };
     let request = ChatRequest::parse(source)?;
+    let asked_model = part_of(source, request.set(ChatField::Model));
     let verbatim = request.is_verbatim() && request.get(ChatField::Stream).is_none() && !stream;
     let body = if verbatim {
         body.clone()
@@ -171,16 +178,24 @@ fn prepare_chat(body: &Bytes) -> Result<Prepared, PrepareError> {
         request.write_sparse(&mut out);
         out.into()
     };
-    Ok(Prepared { stream, include_usage, ..Prepared::new(Dialect::Chat, Backend::Chat, body) })
+    Ok(Prepared {
+        stream,
+        include_usage,
+        asked_model,
+        ..Prepared::new(Dialect::Chat, Backend::Chat, body)
+    })
 }
 
 fn prepare_messages(body: &Bytes) -> Result<Prepared, PrepareError> {
     let request = messages::request(body)?;
     let body = Bytes::from(request.body);
-    CreateParams::parse(&body, Urls::Without)?;
+    let params = CreateParams::parse(&body, Urls::Without)?;
+    let asked_model = part_of(&body, params.set(Field::Model));
+    drop(params);
     Ok(Prepared {
         stream: request.stream,
         model: request.model,
+        asked_model,
         ..Prepared::new(Dialect::Messages, Backend::Responses, body)
     })
 }
@@ -223,8 +238,19 @@ impl Prepared {
             stream: false,
             include_usage: false,
             model: None,
+            asked_model: Bytes::new(),
             namespaces: Namespaces::default(),
         }
+    }
+}
+
+/// A value of a body, without a copy unless it was coerced; empty without one.
+fn part_of(body: &Bytes, value: Option<&str>) -> Bytes {
+    let Some(value) = value else { return Bytes::new() };
+    if body.as_ptr_range().contains(&value.as_ptr()) {
+        body.slice_ref(value.as_bytes())
+    } else {
+        Bytes::copy_from_slice(value.as_bytes())
     }
 }
 

@@ -139,7 +139,7 @@ async fn backend<S: ModelServer>(
     match result {
         Ok(reply) => {
             let facts = if reads_facts && reply.status.is_success() {
-                Facts::read(prepared.backend, &prepared.body, &reply.body)
+                Facts::read(prepared.backend, &prepared.asked_model, &reply.body)
             } else {
                 Facts::default()
             };

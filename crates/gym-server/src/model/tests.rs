@@ -22,6 +22,28 @@ fn body(prepared: &Prepared) -> &str {
     std::str::from_utf8(&prepared.body).expect("utf-8")
 }
 
+/// Guarantees: what telemetry says was asked for is what the backend is asked for, whatever became of the body.
+#[test]
+fn the_model_that_is_asked_for_is_that_of_the_backends_body() {
+    use Dialect::{Chat, Messages, Responses};
+    for (dialect, request) in [
+        (Responses, r#"{"input":"x","model":"m"}"#),
+        (Responses, r#"{"model":"first","input":"x","model": "last"}"#),
+        (Responses, r#"{"input":"x","model":"m","temperature":"1"}"#),
+        (Responses, r#"{"input":"x","model":"m","stream":true}"#),
+        (Responses, r#"{"input":"x","model":null}"#),
+        (Responses, r#"{"input":"x"}"#),
+        (Chat, r#"{"messages":[],"model":"m\u00e9"}"#),
+        (Chat, r#"{"messages":[],"model":"m","stream":true,"unknown":1}"#),
+        (Chat, r#"{"messages":[]}"#),
+        (Messages, r#"{"model":"m","messages":[]}"#),
+    ] {
+        let prepared = prepared(dialect, request);
+        let of_body = json::member(body(&prepared), "model").filter(|raw| *raw != "null");
+        assert_eq!(prepared.asked_model, of_body.unwrap_or_default(), "{request}");
+    }
+}
+
 #[test]
 fn a_plain_request_is_handed_on_without_a_copy() {
     let request = Bytes::from_static(br#"{"input": "x", "stream": false}"#);
