@@ -270,6 +270,8 @@ pub mod event {
 
     /// Something that people are told, too: a retry, a refusal, a setting that is ignored.
     pub const NOTICE: &str = "gym.notice";
+    /// A request is going to be sent again; told as it happens, where live events are on.
+    pub const RETRY: &str = "gym.retry";
     /// A rollout that failed or took too long.
     pub const ROLLOUT_FAILED: &str = "gym.rollout.failed";
 }

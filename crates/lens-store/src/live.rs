@@ -13,8 +13,7 @@
 //!
 //! # No guarantee
 //!
-//! * Spans that are open for less than a tenth of a second are not told of, and a request that is being repeated is
-//!   seen when it ends, or when its process exports log records.
+//! * Spans that are open for less than a tenth of a second are not told of.
 
 mod entry;
 mod judge;
@@ -35,12 +34,12 @@ use lens_otlp::view::{Attributes, resources};
 
 use crate::ids::TraceId;
 use crate::raw::{Origin, RawSpan};
-use entry::{Entry, Gone, Last, Open};
+use entry::{Entry, Gone, Last, Open, Retrying};
 use names::Names;
 use process::{ProcessId, Processes};
 use recent::Recent;
 pub use row::{GroupState, Happened, LastEvent, Mark, Row, Stage};
-use told::{Alive, Ended, Ids, Told};
+use told::{Alive, Ended, Ids, Retried, Told};
 
 /// The request that an agent runs a rollout for.
 const RUN_REQUEST: &str = "POST /run";
@@ -173,6 +172,11 @@ impl InFlight {
                 self.processes.compare_clocks(process, alive.said_nanos, now_nanos);
                 self.alive(alive, process, now_nanos);
             }
+            Told::Retried(retried) => {
+                self.counts.events += 1;
+                self.processes.compare_clocks(process, retried.said_nanos, now_nanos);
+                self.retried(retried, process, now_nanos);
+            }
             Told::Notice { trace_id, said_nanos, text } => {
                 // A warning names its trace, not its rollout.
                 if let Some([entry]) = self.traces.get_mut(trace_id).map(Vec::as_mut_slice) {
@@ -185,6 +189,25 @@ impl InFlight {
                 }
             }
             Told::Other => {}
+        }
+    }
+
+    fn retried(&mut self, retried: &Retried<'_>, process: ProcessId, now_nanos: u64) {
+        if self.recent.contains((retried.trace_id, retried.span_id)) {
+            return;
+        }
+        let Some(entries) = self.traces.get_mut(&retried.trace_id) else { return };
+        let at = find(entries, retried.ids.rollout).or_else(|| (entries.len() == 1).then_some(0));
+        let Some(entry) = at.and_then(|at| entries.get_mut(at)) else { return };
+        let source = self.processes.get(process);
+        let at_nanos = source.at(retried.said_nanos, now_nanos);
+        entry.repeats(retried.span_id, retried.resent);
+        if at_nanos >= entry.last.at_nanos {
+            let (text, server) = (Arc::from(retried.text), Arc::clone(&source.server));
+            let (name, until_nanos) =
+                (Arc::clone(&text), at_nanos.saturating_add(retried.wait_nanos));
+            entry.last = Last { what: Happened::Retried, name, server, at_nanos };
+            entry.retrying = Some(Retrying { text, at_nanos, until_nanos });
         }
     }
 
@@ -263,6 +286,8 @@ impl InFlight {
             moved_nanos: 0,
             last,
             retries: 0,
+            repeated: Vec::new(),
+            retrying: None,
             gone: None,
         }
     }
@@ -311,7 +336,10 @@ impl InFlight {
         let Some(entry) = at.and_then(|at| entries.get_mut(at)) else { return };
         let source = self.processes.get(process);
         let at_nanos = source.at(end_nanos, now_nanos);
-        entry.retries = entry.retries.saturating_add(ended.resent);
+        entry.repeated(span.span_id, ended.resent);
+        if ended.resent > 0 {
+            self.recent.insert((span.trace_id, span.span_id));
+        }
         // The serving side says more of a request than the asking one, unless it failed to reach it.
         if !ended.is_client || ended.is_error {
             let what = match () {

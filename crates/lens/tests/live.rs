@@ -15,6 +15,7 @@ static GROUPS: &[&Group] = &[&ROLLOUT, &WORK];
 const BUDGET: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_millis(50);
 const ROLLOUT_ID: &str = "rollout.id";
+const TOLD: &str = "test.told";
 
 /// Waits for a record.
 fn wait(sink: &OtlpSink, what: &str, found: impl Fn(&CollectedLog) -> bool) -> CollectedLog {
@@ -56,6 +57,7 @@ fn open_spans_are_seen_while_they_run_where_the_receiver_shows_them() {
     let short = Span::build(&WORK, "short").parent(&inside).start();
     drop(managed_span!(WORK, "work"));
     assert!(handle.force_flush(BUDGET));
+    short.tell(TOLD, "nobody hears it", &[]);
     assert_eq!(handle.log_snapshot().buffer_bytes, 0, "nothing is begun for a plain receiver");
     assert!(sink.requests().iter().all(|request| !request.body.is_empty()), "nor is it asked");
 
@@ -88,6 +90,14 @@ fn open_spans_are_seen_while_they_run_where_the_receiver_shows_them() {
     assert_eq!(age_millis, (beat.unix_nanos - rollout_start) / 1_000_000);
     wait(&sink, "a heartbeat of the child", is(live::HEARTBEAT_EVENT, &child));
 
+    // What happens in a span that is open is told at once, whatever its group.
+    short.tell(TOLD, "it is tried again", &[("tries", 2_i64.into())]);
+    let told = wait(&sink, "what is told", is(TOLD, &short));
+    assert_eq!(told.trace_id, short.context().trace_id().to_string());
+    assert_eq!((told.body.as_str(), &told.attributes["tries"]), ("it is tried again", &2.into()));
+    assert_eq!(told.attributes[ROLLOUT_ID], "3-1");
+    assert_eq!((told.scope.0.as_str(), told.attributes.len()), ("test", 2));
+
     // What has ended is told of no longer, what runs is.
     let child_id = child.context().span_id().to_string();
     child.end();
@@ -108,7 +118,9 @@ fn open_spans_are_seen_while_they_run_where_the_receiver_shows_them() {
     assert!(handle.shutdown(BUDGET));
     let events = [live::OPEN_EVENT, live::HEARTBEAT_EVENT];
     let is_event = |log: &CollectedLog| events.contains(&log.event_name.as_str());
-    assert!(sink.logs().iter().all(|log| is_event(log) && log.span_id != short_id));
+    let others = |log: &&CollectedLog| log.event_name != TOLD;
+    assert!(sink.logs().iter().filter(others).all(|log| is_event(log) && log.span_id != short_id));
+    assert_eq!(sink.logs().len() - sink.logs().iter().filter(others).count(), 1);
     let snapshot = handle.log_snapshot();
     assert_eq!(snapshot.exported, sink.counts().logs, "{snapshot:?}");
 }

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use gym_telemetry::semconv::value;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
 
 use super::error::ClientError;
@@ -257,7 +256,7 @@ impl Outgoing {
                             budget.as_secs_f64()
                         )
                     });
-                    span.backs_off(retry_reason(&result));
+                    span.backs_off(&self.endpoint, &result, wait);
                     Box::pin(tokio::time::sleep(wait)).await;
                 }
             }
@@ -493,14 +492,6 @@ async fn queue(pool: &Pool, endpoint: &Endpoint) -> Result<Lease, NoLease> {
         Err(NoLease::Closed) => {}
     }
     lease
-}
-
-/// Why an attempt with this result is repeated.
-fn retry_reason(result: &Result<ClientReply, ClientError>) -> &'static str {
-    match result {
-        Ok(_) => value::retry_reason::STATUS,
-        Err(error) => error.retry_reason(),
-    }
 }
 
 /// `Retry-After`, in seconds or as a date; one that has passed asks for no wait.

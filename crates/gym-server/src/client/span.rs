@@ -1,6 +1,7 @@
 //! The CLIENT span of one logical request, and the trace context that it sends.
 
 use std::cell::RefCell;
+use std::time::Duration;
 
 use gym_telemetry::groups::HTTP_CLIENT;
 use gym_telemetry::semconv::{self, event, span as span_name, value};
@@ -160,12 +161,50 @@ impl CallSpan {
         self.leave();
     }
 
-    /// The attempt failed for this reason, and another one follows later.
-    pub(super) fn backs_off(&mut self, reason: &'static str) {
+    /// The attempt ended so, and another one follows after `wait`.
+    pub(super) fn backs_off(
+        &mut self,
+        endpoint: &Endpoint,
+        result: &Result<ClientReply, ClientError>,
+        wait: Duration,
+    ) {
+        let (reason, status) = match result {
+            Ok(reply) => (value::retry_reason::STATUS, Some(reply.status)),
+            Err(error) => (error.retry_reason(), None),
+        };
         if self.measured.is_some() {
             Measured::repeats(reason);
         }
+        if self.span.is_recording() {
+            self.tell_of_retry(endpoint, reason, status, wait);
+        }
         self.enter(Phase::BackingOff);
+    }
+
+    /// The span says so when the whole request is over; who watches wants to know now.
+    fn tell_of_retry(
+        &self,
+        endpoint: &Endpoint,
+        reason: &'static str,
+        status: Option<StatusCode>,
+        wait: Duration,
+    ) {
+        let wait_nanos = i64::try_from(wait.as_nanos()).unwrap_or(i64::MAX);
+        let status = status.map(|status| status.as_u16());
+        let mut attributes = vec![
+            (semconv::HTTP_REQUEST_RESEND_COUNT, i64::from(self.tries).into()),
+            (semconv::HTTP_ATTEMPT_REASON, lens::Value::from_static(reason)),
+            (semconv::HTTP_BACKOFF_NANOS, wait_nanos.into()),
+            destination_of(endpoint),
+        ];
+        let code = status.map(|status| i64::from(status).into());
+        attributes.extend(code.map(|code| (semconv::HTTP_RESPONSE_STATUS_CODE, code)));
+        let to = match endpoint.kind() {
+            EndpointKind::Gym => endpoint.name(),
+            EndpointKind::Model | EndpointKind::External => endpoint.authority(),
+        };
+        let why = status.map_or_else(|| reason.to_owned(), |status| format!("status {status}"));
+        self.span.tell(event::RETRY, &format!("request to {to} ({why})"), &attributes);
     }
 
     fn enter(&mut self, phase: fn(Moment) -> Phase) {

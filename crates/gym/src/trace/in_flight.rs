@@ -39,7 +39,7 @@ pub fn in_flight_table(rows: &[Row], canvas: &Canvas) -> String {
 
 /// How many there are of each mark: `40 under way: 37 running, 2 stalled, 1 dead`.
 pub fn in_flight_sentence(rows: &[Row]) -> String {
-    let marks = [Mark::Running, Mark::Stalled, Mark::Dead, Mark::Unknown];
+    let marks = [Mark::Running, Mark::Retrying, Mark::Stalled, Mark::Dead, Mark::Unknown];
     let counts = marks.map(|mark| (rows.iter().filter(|row| row.mark == mark).count(), mark));
     let told: Vec<String> = counts
         .iter()

@@ -134,6 +134,43 @@ fn rollouts_in_flight_are_seen_and_a_fleet_that_is_stopped_inside_them_tells_wha
 }
 
 #[test]
+fn a_request_that_is_being_repeated_is_told_while_it_is() {
+    let sink = OtlpSink::start().expect("a sink");
+    sink.observe(true);
+    let endpoint = sink.http_endpoint();
+    let environment = telemetry(&endpoint);
+    let url = format!("http://127.0.0.1:{}/v1", free_port());
+    let model = ["--model-type", "vllm_model", "--model", "m", "--model-api-key", "k"];
+    let rest = ["--model-url", url.as_str(), "++model_endpoint_readiness_timeout_seconds=0"];
+    let arguments = [&RESOURCES[..], &model[..], &rest[..]].concat();
+    let mut fleet = Fleet::start(&Start { arguments: &arguments, environment: &environment });
+    let mut driver = driver(&fleet, &environment);
+
+    let is_second = |log: &CollectedLog| {
+        log.event_name == semconv::event::RETRY
+            && log.attributes.get(semconv::HTTP_REQUEST_RESEND_COUNT) == Some(&2.into())
+    };
+    let logs = logs_until(&sink, "a second retry", |logs| logs.iter().any(is_second));
+    let retry = logs.iter().find(|log| is_second(log)).expect("it was there");
+    let host = url.trim_start_matches("http://").trim_end_matches("/v1");
+    assert_eq!(retry.body, format!("request to {host} (refused)"));
+    assert_eq!(retry.attributes[semconv::HTTP_ATTEMPT_REASON], "refused");
+    assert!(retry.attributes[semconv::HTTP_BACKOFF_NANOS].as_u64() > Some(0), "{retry:?}");
+    let rollout = &retry.attributes[semconv::ROLLOUT_ID];
+    let call = logs.iter().find(|log| {
+        log.event_name == lens::semconv::live::OPEN_EVENT
+            && log.body == semconv::span::MODEL_RESPONSES
+            && log.trace_id == retry.trace_id
+    });
+    assert_eq!(&call.expect("its model call is open").attributes[semconv::ROLLOUT_ID], rollout);
+    let ended = sink.spans().iter().any(|span| span.span_id == retry.span_id);
+    assert!(!ended, "its span has not ended");
+    driver.kill().expect("it can be killed");
+    driver.wait().expect("it can be waited for");
+    assert_eq!(fleet.stop(), Some(0), "{}", fleet.said());
+}
+
+#[test]
 fn what_gym_warns_of_is_a_log_record_in_the_trace_of_its_rollout() {
     let sink = OtlpSink::start().expect("a sink");
     let endpoint = sink.http_endpoint();

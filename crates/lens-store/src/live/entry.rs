@@ -11,6 +11,8 @@ use crate::ids::SpanId;
 
 /// Open spans of one rollout that are kept.
 const MAX_OPEN: usize = 64;
+/// Requests of one rollout that are being repeated and kept apart.
+const MAX_REPEATED: usize = 64;
 
 /// One rollout.
 #[derive(Clone, Debug)]
@@ -32,6 +34,9 @@ pub(super) struct Entry {
     pub(super) moved_nanos: u64,
     pub(super) last: Last,
     pub(super) retries: u32,
+    /// Requests that are being repeated, and how often they are among `retries`.
+    pub(super) repeated: Vec<(SpanId, u32)>,
+    pub(super) retrying: Option<Retrying>,
     pub(super) gone: Option<Gone>,
 }
 
@@ -55,6 +60,17 @@ pub(super) struct Last {
     pub(super) name: Arc<str>,
     pub(super) server: Arc<str>,
     pub(super) at_nanos: u64,
+}
+
+/// A request that failed and is going to be sent again.
+#[derive(Clone, Debug)]
+pub(super) struct Retrying {
+    /// Which one, and why.
+    pub(super) text: Arc<str>,
+    /// When it failed.
+    pub(super) at_nanos: u64,
+    /// When it is sent again.
+    pub(super) until_nanos: u64,
 }
 
 /// A process that ended inside the rollout.
@@ -114,6 +130,34 @@ impl Entry {
         if last.at_nanos >= self.last.at_nanos {
             self.last = last;
         }
+    }
+
+    /// Takes in that a request will have been sent again so often.
+    pub(super) fn repeats(&mut self, span_id: SpanId, resent: u32) {
+        let known = match self.repeated.iter_mut().find(|(known, _)| *known == span_id) {
+            Some((_, known)) => std::mem::replace(known, resent.max(*known)),
+            None => {
+                if self.repeated.len() >= MAX_REPEATED {
+                    self.repeated.remove(0);
+                }
+                self.repeated.push((span_id, resent));
+                0
+            }
+        };
+        self.retries = self.retries.saturating_add(resent.saturating_sub(known));
+    }
+
+    /// Takes in that a request is over that was sent again so often.
+    pub(super) fn repeated(&mut self, span_id: SpanId, resent: u32) {
+        if resent > 0 {
+            self.repeats(span_id, resent);
+        }
+        self.repeated.retain(|(known, _)| *known != span_id);
+    }
+
+    /// The request that is waited for, unless something else happened since it failed.
+    pub(super) fn retrying(&self) -> Option<&Retrying> {
+        self.retrying.as_ref().filter(|retrying| retrying.at_nanos >= self.moved_nanos)
     }
 
     /// Whether the rollout is over when this span has ended.

@@ -90,10 +90,16 @@ impl InFlight {
             let ago = Seconds(now_nanos.saturating_sub(heard_nanos));
             return (Mark::Unknown, format!("no heartbeat for {ago}, last in {place}"));
         }
-        let still_nanos = now_nanos.saturating_sub(entry.moved_nanos);
+        let retrying = entry.retrying();
+        // Who waits to ask again is not stalled, however long the wait.
+        let moved_nanos = retrying.map_or(entry.moved_nanos, |retrying| retrying.until_nanos);
+        let still_nanos = now_nanos.saturating_sub(moved_nanos);
         if still_nanos >= self.settings.stalled_after_nanos {
             return (Mark::Stalled, format!("stalled {} in {place}", Seconds(still_nanos)));
         }
-        (Mark::Running, format!("in {place}"))
+        match retrying {
+            Some(retrying) => (Mark::Retrying, format!("in {place}: {}", retrying.text)),
+            None => (Mark::Running, format!("in {place}")),
+        }
     }
 }

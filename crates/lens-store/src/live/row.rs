@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub enum Mark {
     /// Its spans begin and end.
     Running,
+    /// A request of it failed and is going to be sent again.
+    Retrying,
     /// Its processes say that it is under way, and nothing begins or ends.
     Stalled,
     /// The process that it is in ended, or is silent while others are heard.
@@ -24,6 +26,7 @@ impl Mark {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
+            Self::Retrying => "retrying",
             Self::Stalled => "stalled",
             Self::Dead => "dead",
             Self::Unknown => "unknown",
@@ -45,6 +48,8 @@ pub enum Happened {
     CutOff,
     /// A warning was written; the name is its text.
     Warned,
+    /// A request failed and is not given up; the name says which and why.
+    Retried,
 }
 
 impl Happened {
@@ -55,6 +60,7 @@ impl Happened {
             Self::Failed => "failed",
             Self::CutOff => "was cut off",
             Self::Warned => "warned",
+            Self::Retried => "is retried",
         }
     }
 }
@@ -64,7 +70,7 @@ impl Happened {
 pub struct LastEvent {
     /// What.
     pub what: Happened,
-    /// Name of the span, or text of the warning.
+    /// Name of the span, text of the warning, or which request is retried.
     pub name: String,
     /// The server that it happened in.
     pub server: String,
@@ -128,7 +134,7 @@ pub struct Row {
     pub moved_ago_nanos: u64,
     /// What that was.
     pub last_event: LastEvent,
-    /// Requests sent again, as far as they are over.
+    /// How often requests were sent again, or are about to be.
     pub retries: u32,
     /// How it is doing.
     pub mark: Mark,

@@ -407,6 +407,80 @@ fn retries_failures_and_warnings_are_what_happened_last() {
     assert_eq!(row.moved_ago_nanos, 3 * SECOND);
 }
 
+/// A CLIENT span of `above`, `resent` times by now and again in `wait` nanoseconds.
+fn retry(above: &Work<'_>, id: u64, resent: i64, wait: u64, at: u64) -> Vec<u8> {
+    let mut attributes = above.attributes(LOG_ATTRIBUTES);
+    let wait = i64::try_from(wait).unwrap();
+    for (key, value) in
+        [(semconv::HTTP_REQUEST_RESEND_COUNT, resent), (semconv::HTTP_BACKOFF_NANOS, wait)]
+    {
+        put_key_value(&mut attributes, LOG_ATTRIBUTES, key, &value);
+    }
+    let parts = LogParts {
+        time_nanos: above.sender.clock(at),
+        observed_nanos: above.sender.clock(at),
+        body: "request to models.example (status 429)",
+        attributes: &attributes,
+        span: Some((above.trace.to_be_bytes(), id.to_be_bytes())),
+        event_name: semconv::event::RETRY,
+        ..LogParts::default()
+    };
+    let mut record = Vec::new();
+    parts.put(&mut record);
+    above.sender.request(&[record])
+}
+
+/// Guarantees: a request that is being repeated is counted and named while it is, once, in whatever order records and
+/// spans come, and its rollout is not taken for one that stands still.
+#[test]
+fn a_request_that_is_being_repeated_is_seen_while_it_is() {
+    let (driver, agent) = (driver(), agent());
+    let mut live = InFlight::new(Settings::default());
+    let root = attempt(&driver, 1, (0, 0), START);
+    let run = inner(&root, &agent, semconv::span::AGENT_RESPONSES, 2, START + SECOND);
+    root.open(&mut live);
+    run.open(&mut live);
+    for (resent, at) in [(1, 2), (2, 3), (2, 3)] {
+        let request = retry(&run, 7, resent, 120 * SECOND, START + at * SECOND);
+        live.logs(&request, START + at * SECOND).unwrap();
+    }
+    let row = live.rows(START + 4 * SECOND).remove(0);
+    assert_eq!((row.retries, row.mark), (2, Mark::Retrying));
+    let agent_told = "in agent, server weather_agent: request to models.example (status 429)";
+    assert_eq!(row.explanation, agent_told);
+    assert_eq!(
+        row.last_event.to_string(),
+        "request to models.example (status 429) is retried in weather_agent, 1 s ago"
+    );
+    // It waits as long as it was asked to; a minute after that it is late.
+    for (at, mark) in [(120, Mark::Retrying), (182, Mark::Retrying), (184, Mark::Stalled)] {
+        root.beat(&mut live, START + at * SECOND);
+        run.beat(&mut live, START + at * SECOND);
+        assert_eq!(marks(&live, START + at * SECOND), [mark], "{at}");
+    }
+    // Its span says the same, and what comes behind it brings nothing back.
+    let request = inner(&root, &agent, "POST", 7, START + 2 * SECOND);
+    let resent = [(semconv::HTTP_REQUEST_RESEND_COUNT, 3)];
+    request.end_with(&mut live, START + 185 * SECOND, StatusCode::Unset, &resent);
+    live.logs(&retry(&run, 7, 3, SECOND, START + 184 * SECOND), START + 186 * SECOND).unwrap();
+    let row = live.rows(START + 186 * SECOND).remove(0);
+    assert_eq!((row.retries, row.mark), (3, Mark::Running));
+    // Another request is another one.
+    let request = retry(&run, 8, 1, u64::MAX / 4, START + 187 * SECOND);
+    live.logs(&request, START + 187 * SECOND).unwrap();
+    let row = live.rows(START + 187 * SECOND).remove(0);
+    assert_eq!((row.retries, row.mark), (4, Mark::Retrying));
+    for other in 100..1_000 {
+        let request = retry(&run, other, 1, SECOND, START + 188 * SECOND);
+        live.logs(&request, START + 188 * SECOND).unwrap();
+    }
+    assert_eq!(live.rows(START + 188 * SECOND)[0].retries, 904);
+    // Of a rollout that is not known nothing begins.
+    let unknown = attempt(&driver, 2, (0, 1), START);
+    live.logs(&retry(&unknown, 9, 1, SECOND, START + SECOND), START + SECOND).unwrap();
+    assert_eq!(live.len(), 1);
+}
+
 #[test]
 fn the_stage_that_a_process_names_is_shown_where_the_span_itself_is_not_known() {
     let agent = agent();

@@ -55,11 +55,29 @@ pub(super) struct Alive<'a> {
     pub(super) ids: Ids<'a>,
 }
 
+/// A request that is going to be sent again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Retried<'a> {
+    pub(super) trace_id: TraceId,
+    /// Its CLIENT span, which is not told of otherwise before it ends.
+    pub(super) span_id: SpanId,
+    /// Which request, and why.
+    pub(super) text: &'a str,
+    /// How many times it will have been sent again then.
+    pub(super) resent: u32,
+    /// How long until it is.
+    pub(super) wait_nanos: u64,
+    pub(super) said_nanos: u64,
+    pub(super) ids: Ids<'a>,
+}
+
 /// What a log record tells.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Told<'a> {
     /// A span is open.
     Alive(Alive<'a>),
+    /// A request failed and is not given up.
+    Retried(Retried<'a>),
     /// A warning about a trace.
     Notice { trace_id: TraceId, said_nanos: u64, text: &'a str },
     /// Nothing that matters here.
@@ -74,10 +92,10 @@ impl<'a> Told<'a> {
             live::OPEN_EVENT => false,
             live::HEARTBEAT_EVENT => true,
             semconv::event::NOTICE => return Ok(Self::notice(&log)),
+            semconv::event::RETRY => return Self::retried(&log),
             _ => return Ok(Self::Other),
         };
-        let ids = (TraceId::from_bytes(log.trace_id), SpanId::from_bytes(log.span_id));
-        let (Some(trace_id), Some(span_id)) = ids else { return Ok(Self::Other) };
+        let Some((trace_id, span_id)) = ids_of(&log) else { return Ok(Self::Other) };
         let said_nanos = if log.observed_nanos == 0 { log.time_nanos } else { log.observed_nanos };
         let mut alive = Alive {
             trace_id,
@@ -109,14 +127,47 @@ impl<'a> Told<'a> {
 
     fn notice(log: &LogView<'a>) -> Self {
         match (TraceId::from_bytes(log.trace_id), log.body) {
-            (Some(trace_id), AnyValue::String(text)) => Self::Notice {
-                trace_id,
-                said_nanos: log.time_nanos,
-                text: &text[..text.floor_char_boundary(MAX_NOTICE_BYTES)],
-            },
+            (Some(trace_id), AnyValue::String(text)) => {
+                Self::Notice { trace_id, said_nanos: log.time_nanos, text: short(text) }
+            }
             _ => Self::Other,
         }
     }
+
+    fn retried(log: &LogView<'a>) -> Result<Self, DecodeError> {
+        let (Some((trace_id, span_id)), AnyValue::String(text)) = (ids_of(log), log.body) else {
+            return Ok(Self::Other);
+        };
+        let mut retried = Retried {
+            trace_id,
+            span_id,
+            text: short(text),
+            resent: 1,
+            wait_nanos: 0,
+            said_nanos: log.time_nanos,
+            ids: Ids::default(),
+        };
+        for pair in log.attributes() {
+            let (key, value) = pair?;
+            match key {
+                semconv::HTTP_REQUEST_RESEND_COUNT => retried.resent = count(value),
+                semconv::HTTP_BACKOFF_NANOS => {
+                    let nanos = number(value).and_then(|nanos| u64::try_from(nanos).ok());
+                    retried.wait_nanos = nanos.unwrap_or(0);
+                }
+                _ => retried.ids.take(key, value),
+            }
+        }
+        Ok(Self::Retried(retried))
+    }
+}
+
+fn ids_of(log: &LogView<'_>) -> Option<(TraceId, SpanId)> {
+    Some((TraceId::from_bytes(log.trace_id)?, SpanId::from_bytes(log.span_id)?))
+}
+
+fn short(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_NOTICE_BYTES)]
 }
 
 /// What a span that has ended tells.
@@ -142,9 +193,7 @@ impl<'a> Ended<'a> {
             let (key, value) = pair?;
             match key {
                 TRUNCATED => ended.is_truncated = matches!(value, AnyValue::Bool(true)),
-                semconv::HTTP_REQUEST_RESEND_COUNT => {
-                    ended.resent = number(value).and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
-                }
+                semconv::HTTP_REQUEST_RESEND_COUNT => ended.resent = count(value),
                 _ => ended.ids.take(key, value),
             }
         }
@@ -172,6 +221,10 @@ pub(super) fn text(value: AnyValue<'_>) -> Option<&str> {
         AnyValue::String(text) if !text.is_empty() => Some(text),
         _ => None,
     }
+}
+
+fn count(value: AnyValue<'_>) -> u32 {
+    number(value).and_then(|count| u32::try_from(count).ok()).unwrap_or(0)
 }
 
 /// Baggage holds numbers as text.

@@ -6,6 +6,7 @@
 //! is told: afterwards it would be old.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lens_otlp::encode::{LOG_ATTRIBUTES, LogParts, SPAN_ATTRIBUTES, SPAN_ID_AT, put_key_value};
@@ -14,13 +15,18 @@ use lens_otlp::view::SpanView;
 use lens_otlp::wire::{Fields, put_bytes};
 
 use super::logs::Severity;
-use super::pipeline::{Pipeline, writer};
+use super::pipeline::{self, Pipeline, writer};
 use super::raw::records::{Record, Started};
+use super::recording::Recording;
+use super::value::Value;
 use super::{clock, group};
 use crate::semconv::live;
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// Whether there is a receiver that shows them, and it answers.
+static TOLD: AtomicBool = AtomicBool::new(false);
 
 /// How the pipeline of log records is had: it is made when it is needed.
 pub(super) type Taker = Box<dyn FnOnce() -> Option<&'static Pipeline> + Send>;
@@ -50,6 +56,63 @@ impl LiveEvents {
     pub(super) fn is_waiting(&self) -> bool {
         matches!(self, Self::Waiting(..))
     }
+
+    /// Tells of the open spans of a pipeline, unless its receiver is away.
+    pub(super) fn look(&mut self, spans: &Pipeline, is_away: bool) {
+        let Self::On(watch) = self else { return };
+        TOLD.store(!is_away, Ordering::Relaxed);
+        if !is_away {
+            watch.look(spans);
+        }
+    }
+}
+
+/// Tells at once what happens in a span that is open; does nothing where nobody shows it.
+pub(super) fn tell(
+    recording: &Recording,
+    event_name: &str,
+    body: &str,
+    attributes: &[(&'static str, Value)],
+) {
+    let Some(logs) = TOLD.load(Ordering::Relaxed).then(pipeline::logs).flatten() else { return };
+    let mut encoded = Vec::new();
+    if let Some(shared) = recording.shared() {
+        put_as_log_attributes(&mut encoded, shared.attributes.bytes());
+    }
+    for (key, value) in attributes {
+        put_key_value(&mut encoded, LOG_ATTRIBUTES, key, value);
+    }
+    let (span, now_nanos) = (recording.context, clock::now_unix_nanos());
+    let parts = LogParts {
+        time_nanos: now_nanos,
+        observed_nanos: now_nanos,
+        severity_number: Severity::Info as u8,
+        severity_text: Severity::Info.as_str(),
+        body,
+        attributes: &encoded,
+        span: Some((span.trace_id().to_bytes(), span.span_id().to_bytes())),
+        flags: u32::from(span.flags()),
+        event_name,
+    };
+    push(logs, recording.scope, &parts);
+}
+
+fn push(logs: &'static Pipeline, scope: u16, parts: &LogParts<'_>) {
+    let mut bytes = Vec::with_capacity(parts.attributes.len() + 160);
+    parts.put(&mut bytes);
+    writer::push_encoded(logs, scope, &bytes);
+}
+
+/// Takes over the attributes of a span's message: a `KeyValue` is the same wherever it is.
+fn put_as_log_attributes(out: &mut Vec<u8>, message: &[u8]) -> Option<()> {
+    for field in Fields::new(message) {
+        if let (number, content) = field.ok()?
+            && number == u32::from(SPAN_ATTRIBUTES)
+        {
+            put_bytes(out, LOG_ATTRIBUTES, content.bytes().ok()?);
+        }
+    }
+    Some(())
 }
 
 /// Which spans are open, as far as they were told of.
@@ -153,14 +216,7 @@ impl Open {
         let span = SpanView::read(started.message).ok()?;
         let parent_id = span.parent_id.try_into().ok();
         let mut attributes = Vec::new();
-        for field in Fields::new(started.message) {
-            if let (number, content) = field.ok()?
-                && number == u32::from(SPAN_ATTRIBUTES)
-            {
-                // A `KeyValue` is the same wherever it is.
-                put_bytes(&mut attributes, LOG_ATTRIBUTES, content.bytes().ok()?);
-            }
-        }
+        put_as_log_attributes(&mut attributes, started.message)?;
         put_key_value(&mut attributes, LOG_ATTRIBUTES, live::SPAN_NAME, span.name);
         let group = group::group_name(started.group);
         put_key_value(&mut attributes, LOG_ATTRIBUTES, live::SPAN_GROUP, group);
@@ -199,8 +255,6 @@ impl Open {
             flags: self.flags,
             event_name,
         };
-        let mut bytes = Vec::with_capacity(attributes.len() + 160);
-        parts.put(&mut bytes);
-        writer::push_encoded(logs, self.scope, &bytes);
+        push(logs, self.scope, &parts);
     }
 }

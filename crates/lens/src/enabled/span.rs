@@ -10,6 +10,7 @@ use super::clock::{self, Ticks};
 use super::context::{Context, Shared, SpanContext};
 use super::group::Group;
 use super::ids::{SpanId, TraceId};
+use super::live;
 use super::raw::fork;
 use super::recording::{Mode, Recording};
 use super::sampling;
@@ -316,6 +317,16 @@ impl Span {
     ) {
         if let Some(recording) = self.recording() {
             recording.add_event_of_numbers(name, unix_nanos, attributes);
+        }
+    }
+
+    /// Tells a receiver that shows work under way, at once and in a log record, what happens in this open span. Nothing
+    /// is told where live events are off, and the span itself does not say it.
+    pub fn tell(&self, event_name: &'static str, body: &str, attributes: &[(&'static str, Value)]) {
+        if let Some(recording) = &self.inner
+            && recording.mode == Mode::Recording
+        {
+            live::tell(recording, event_name, body, attributes);
         }
     }
 

@@ -254,9 +254,7 @@ impl Worker {
             self.next_counts = now + TICK;
             self.pipeline.publish_counts();
         }
-        if let (LiveEvents::On(watch), None) = (&mut self.live, &self.away) {
-            watch.look(self.pipeline);
-        }
+        self.live.look(self.pipeline, self.away.is_some());
         if self.pipeline.counters.buffer_full.load(Ordering::Relaxed) > 0 {
             // Said here: the thread that ended the span must not wait for stderr.
             BUFFER_FULL.say("the buffer is full; the newest spans are dropped and counted");
