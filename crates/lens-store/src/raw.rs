@@ -23,7 +23,8 @@ use crate::ids::{SpanId, TraceId};
 mod request;
 mod signals;
 
-pub use request::to_request;
+pub use request::{Item, to_request};
+pub(crate) use signals::METRIC_DATA;
 pub use signals::{Items, RawLog, RawMetric, decode_logs, decode_metrics};
 
 /// The process that spans come from: its encoded `Resource`.

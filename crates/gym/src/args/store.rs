@@ -14,7 +14,7 @@ pub enum StoreCommand {
     Verify(StoreVerifyArgs),
     /// Merge small files now; no `gym observe` may write the store meanwhile.
     Compact(StoreCompactArgs),
-    /// Send every span to another backend, over OTLP.
+    /// Send what a store holds to another backend, over OTLP.
     Replay(StoreReplayArgs),
 }
 
@@ -68,6 +68,28 @@ pub enum ReplayProtocol {
     HttpJson,
 }
 
+/// What is replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReplaySignal {
+    /// Spans.
+    Traces,
+    /// Log records.
+    Logs,
+    /// Points of metrics.
+    Metrics,
+}
+
+impl ReplaySignal {
+    /// As commands and OTLP paths call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Traces => "traces",
+            Self::Logs => "logs",
+            Self::Metrics => "metrics",
+        }
+    }
+}
+
 #[derive(Clone, Debug, Args)]
 pub struct StoreReplayArgs {
     /// The store's folder.
@@ -79,6 +101,14 @@ pub struct StoreReplayArgs {
     /// How to speak to it.
     #[arg(long, value_enum, default_value_t = ReplayProtocol::Grpc)]
     pub protocol: ReplayProtocol,
+    /// What to send.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_values_t = [ReplaySignal::Traces, ReplaySignal::Logs, ReplaySignal::Metrics]
+    )]
+    pub signals: Vec<ReplaySignal>,
     /// Compress what is sent.
     #[arg(long)]
     pub gzip: bool,

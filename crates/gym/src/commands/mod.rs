@@ -21,6 +21,7 @@ mod serve_openai;
 mod spool_list;
 mod spool_recover;
 mod store;
+mod store_replay;
 mod telemetry;
 mod trace_diff;
 mod trace_export;

@@ -3,28 +3,19 @@
 use std::fs::File;
 use std::io::{BufReader, Read as _};
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
-use lens_otlp::client::{Client, MAX_REQUEST_BYTES, Outcome, Protocol, Sender, Signal, Target};
 use lens_store::manifest::{FileEntry, SegmentEntry, Table};
-use lens_store::raw::{RawSpan, to_request};
 use lens_store::store::{Options, Snapshot, Store};
 use lens_store::trace::timestamp;
 use serde_json::{Value, json};
 
-use crate::args::{
-    ReplayProtocol, StoreCommand, StoreCompactArgs, StoreFilesArgs, StoreInfoArgs, StoreReplayArgs,
-    StoreVerifyArgs,
-};
+use super::store_replay;
+use crate::args::{StoreCommand, StoreCompactArgs, StoreFilesArgs, StoreInfoArgs, StoreVerifyArgs};
 use crate::exit::ExitStatus;
 use crate::printer::Printer;
-use crate::render::{self, Advise as _};
+use crate::render::Advise as _;
 use crate::trace::{Align, Canvas, counted, table};
-
-/// Spans of a request that is replayed.
-const BATCH_SPANS: usize = 512;
 
 /// Runs one of the commands.
 pub fn run(command: &StoreCommand, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
@@ -33,11 +24,11 @@ pub fn run(command: &StoreCommand, printer: &Printer) -> Result<ExitStatus, anyh
         StoreCommand::Files(args) => files(args, printer),
         StoreCommand::Verify(args) => verify(args, printer),
         StoreCommand::Compact(args) => compact(args, printer),
-        StoreCommand::Replay(args) => replay(args, printer),
+        StoreCommand::Replay(args) => store_replay::run(args, printer),
     }
 }
 
-fn open(dir: &Path) -> Result<Store, anyhow::Error> {
+pub(super) fn open(dir: &Path) -> Result<Store, anyhow::Error> {
     Store::open_read_only(dir).with_context(|| format!("cannot open the store {}", dir.display()))
 }
 
@@ -223,96 +214,4 @@ fn compact(args: &StoreCompactArgs, printer: &Printer) -> Result<ExitStatus, any
     printer
         .say(&format!("merged {}; there are {left} now", counted(merged, "segment", "segments")));
     Ok(ExitStatus::Done)
-}
-
-/// Sends requests and counts what became of their spans.
-struct Replay {
-    sender: Sender,
-    sent: u64,
-    refused: u64,
-}
-
-impl Replay {
-    fn send(&mut self, spans: &[RawSpan]) -> Result<(), anyhow::Error> {
-        if spans.is_empty() {
-            return Ok(());
-        }
-        let count = spans.len() as u64;
-        match self.sender.send(Arc::new(to_request(spans))) {
-            Outcome::Accepted { rejected } => {
-                self.sent += count.saturating_sub(rejected);
-                self.refused += rejected;
-                Ok(())
-            }
-            Outcome::Refused => Err(self.trouble("refuses what it is sent")),
-            Outcome::Failed { .. } => Err(self.trouble("cannot be reached")),
-        }
-    }
-
-    fn trouble(&self, otherwise: &str) -> anyhow::Error {
-        match self.sender.take_trouble() {
-            Some(trouble) => anyhow::anyhow!("{trouble}"),
-            None => anyhow::anyhow!("the receiver {otherwise}"),
-        }
-    }
-}
-
-fn replay(args: &StoreReplayArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    let store = open(&args.dir)?;
-    let snapshot = store.snapshot();
-    let base = args.to.trim_end_matches('/');
-    let (protocol, endpoint) = match args.protocol {
-        ReplayProtocol::Grpc => (Protocol::Grpc, base.to_owned()),
-        ReplayProtocol::HttpProtobuf => (Protocol::HttpProtobuf, format!("{base}/v1/traces")),
-        ReplayProtocol::HttpJson => (Protocol::HttpJson, format!("{base}/v1/traces")),
-    };
-    let target = Target {
-        signal: Signal::Traces,
-        endpoint,
-        protocol,
-        headers: Vec::new(),
-        timeout: Duration::from_secs(args.timeout),
-        gzip: args.gzip,
-        certificate: None,
-        client_identity: None,
-        max_request_bytes: MAX_REQUEST_BYTES,
-    };
-    let sender = Client::start().context("no thread for sending")?.open(target)?;
-    let mut replay = Replay { sender, sent: 0, refused: 0 };
-    let result = send_all(&snapshot, &mut replay);
-    printer.say(&format!("sent {} to {}", plural(replay.sent), args.to));
-    if replay.refused > 0 {
-        printer.warn(&format!("it refused {}", plural(replay.refused)));
-    }
-    if let Err(error) = result {
-        render::error(printer, &error.context(format!("cannot send to {}", args.to)));
-        return Ok(ExitStatus::Negative);
-    }
-    Ok(if replay.refused > 0 { ExitStatus::Negative } else { ExitStatus::Done })
-}
-
-fn plural(spans: u64) -> String {
-    counted(usize::try_from(spans).unwrap_or(usize::MAX), "span", "spans")
-}
-
-fn send_all(snapshot: &Snapshot, replay: &mut Replay) -> Result<(), anyhow::Error> {
-    let mut batch = Vec::with_capacity(BATCH_SPANS);
-    for segment in snapshot.segments() {
-        let Some(reader) = segment.spans()? else { continue };
-        for span in reader.spans()? {
-            batch.push(span?);
-            if batch.len() == BATCH_SPANS {
-                replay.send(&batch)?;
-                batch.clear();
-            }
-        }
-    }
-    for span in snapshot.memory_spans() {
-        batch.push(span);
-        if batch.len() == BATCH_SPANS {
-            replay.send(&batch)?;
-            batch.clear();
-        }
-    }
-    replay.send(&batch)
 }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::support::{Fleet, Observer, Start, gym, output, text, weather_rows};
+use crate::support::{Fleet, Observer, Start, gym, output, post, text, weather_rows};
 
 fn asked(arguments: &[&str], source: &str) -> Value {
     let out = output(gym().args(arguments).arg("--json").arg(source));
@@ -46,6 +46,10 @@ fn a_fleet_that_is_observed_is_stored_and_the_folder_answers_as_the_running_proc
     let ran = output(&mut run);
     assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
     assert_eq!(fleet.stop(), Some(0));
+    let log = r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"timeUnixNano":"1","body":{"stringValue":"said"}}]}]}]}"#;
+    let url = observer.url("http");
+    let answer = post(url, "/v1/logs", "application/json", log.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 
     let store = store.to_str().expect("text").to_owned();
     let questions: [&[&str]; 5] = [
@@ -80,7 +84,26 @@ fn store_is_whole_can_be_sent_on_and_damage_is_named(store: &str) {
     let replayed =
         output(gym().args(["store", "replay", store, "--to", sink.grpc_endpoint().as_str()]));
     assert_eq!(replayed.status.code(), Some(0), "{}", text(&replayed.stderr));
-    assert_eq!(Some(sink.counts().spans), spans);
+    let tables = &asked(&["store", "info"], store)["tables"];
+    let rows = |table: &str| tables[table]["rows"].as_u64();
+    assert!(rows("logs") == Some(1) && rows("points") > Some(0), "{tables}");
+    let counts = sink.counts();
+    assert_eq!(Some(counts.spans), spans);
+    // Each point is a metric of its own.
+    assert_eq!((Some(counts.logs), Some(counts.metrics)), (rows("logs"), rows("points")));
+    let said = format!("sent {} metric points to {}", counts.metrics, sink.grpc_endpoint());
+    assert!(text(&replayed.stderr).contains(&said), "{}", text(&replayed.stderr));
+    let sink = lens_testing::OtlpSink::start().expect("a sink");
+    let url = sink.http_endpoint();
+    let some = ["--signals", "logs", "--protocol", "http/protobuf", "--to", url.as_str()];
+    let replayed = output(gym().args(["store", "replay", store]).args(some));
+    assert_eq!(replayed.status.code(), Some(0), "{}", text(&replayed.stderr));
+    assert_eq!((sink.counts().spans, sink.counts().metrics), (0, 0));
+    assert_eq!(Some(sink.counts().logs), rows("logs"));
+    sink.answer_all_with(Some(lens_testing::Reply::Http(404)));
+    let replayed = output(gym().args(["store", "replay", store]).args(some));
+    assert_eq!(replayed.status.code(), Some(1));
+    assert!(text(&replayed.stderr).contains("hint: --signals"), "{}", text(&replayed.stderr));
     let closed = format!("http://127.0.0.1:{}", crate::support::free_port());
     let refused =
         output(gym().args(["store", "replay", store, "--timeout", "1", "--to", closed.as_str()]));

@@ -1,22 +1,45 @@
-//! Spans as an export request again: what is sent to another backend, written to files, served.
+//! What was received as an export request again: what is sent to another backend, written to files, served.
 
 use std::collections::HashMap;
 
+use bytes::Bytes;
 use lens_otlp::wire::{put_bytes, put_message};
 
-use super::{Origin, RawResource, RawSpan};
+use super::{Origin, RawLog, RawMetric, RawResource, RawSpan};
 
-/// Spans of one scope of one process.
-type Group<'a> = (&'a Origin, Vec<&'a RawSpan>);
+/// Something that was received: a span, a log record or a metric.
+pub trait Item {
+    /// Where it comes from.
+    fn origin(&self) -> &Origin;
+    /// The encoded message.
+    fn message(&self) -> &Bytes;
+}
 
-/// One export request with all of these spans, grouped as they came: each process once, each scope of it once, both in
+macro_rules! item {
+    ($($kind:ty),*) => {$(
+        impl Item for $kind {
+            fn origin(&self) -> &Origin {
+                &self.origin
+            }
+            fn message(&self) -> &Bytes {
+                &self.message
+            }
+        }
+    )*};
+}
+item!(RawSpan, RawLog, RawMetric);
+
+/// Items of one scope of one process.
+type Group<'a, T> = (&'a Origin, Vec<&'a T>);
+
+/// One export request with all of these items, grouped as they came: each process once, each scope of it once, both in
 /// the order in which they are first met.
-pub fn to_request<'a>(spans: impl IntoIterator<Item = &'a RawSpan>) -> Vec<u8> {
-    let mut resources: Vec<(&RawResource, Vec<Group<'_>>)> = Vec::new();
+pub fn to_request<'a, T: Item + 'a>(items: impl IntoIterator<Item = &'a T>) -> Vec<u8> {
+    let mut resources: Vec<(&RawResource, Vec<Group<'_, T>>)> = Vec::new();
     let mut places: HashMap<&Origin, (usize, usize)> = HashMap::new();
     let mut resource_places: HashMap<&RawResource, usize> = HashMap::new();
-    for span in spans {
-        let origin = &*span.origin;
+    for item in items {
+        let origin = item.origin();
         let (resource, scope) = *places.entry(origin).or_insert_with(|| {
             let resource = *resource_places.entry(&origin.resource).or_insert_with(|| {
                 resources.push((&origin.resource, Vec::new()));
@@ -25,17 +48,17 @@ pub fn to_request<'a>(spans: impl IntoIterator<Item = &'a RawSpan>) -> Vec<u8> {
             resources[resource].1.push((origin, Vec::new()));
             (resource, resources[resource].1.len() - 1)
         });
-        resources[resource].1[scope].1.push(span);
+        resources[resource].1[scope].1.push(item);
     }
     let mut out = Vec::new();
     for (resource, scopes) in &resources {
         put_message(&mut out, 1, |out| {
             put_bytes(out, 1, &resource.message);
-            for (origin, spans) in scopes {
+            for (origin, items) in scopes {
                 put_message(out, 2, |out| {
                     put_bytes(out, 1, &origin.scope);
-                    for span in spans {
-                        put_bytes(out, 2, &span.message);
+                    for item in items {
+                        put_bytes(out, 2, item.message());
                     }
                     put_text(out, &origin.schema_url);
                 });
@@ -77,6 +100,6 @@ mod tests {
         for (a, b) in sorted(&spans).iter().zip(sorted(&again.spans)) {
             assert_eq!((&a.message, &a.origin), (&b.message, &b.origin));
         }
-        assert!(to_request(&[]).is_empty());
+        assert!(to_request::<RawSpan>(&[]).is_empty());
     }
 }

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use lens_otlp::DecodeError;
 use lens_otlp::view::logs::LogView;
 use lens_otlp::view::metrics::MetricView;
-use lens_otlp::view::{ScopeView, resources};
+use lens_otlp::view::{Repeated, ScopeView, resources};
+use lens_otlp::wire::Fields;
 
 use super::{Origin, RawResource, check_attributes, check_value, slice};
 use crate::ids::{SpanId, TraceId};
@@ -39,6 +40,19 @@ pub struct RawMetric {
     pub origin: Arc<Origin>,
     /// Number of the request that it came in.
     pub ingest_seq: u64,
+}
+
+/// Fields of a metric that hold its points: gauge, sum, histogram, exponential histogram, summary.
+pub(crate) const METRIC_DATA: [u32; 5] = [5, 7, 9, 10, 11];
+
+impl RawMetric {
+    /// How many points it has.
+    pub fn points(&self) -> usize {
+        let data = Fields::new(&self.message).flatten().find_map(|(number, content)| {
+            METRIC_DATA.contains(&number).then(|| content.bytes().ok()).flatten()
+        });
+        data.map_or(0, |data| Repeated::new(data, 1).count())
+    }
 }
 
 /// The items of a request that can be read, and what is to be said of the others.

@@ -22,7 +22,7 @@ use super::origins::{OriginTexts, fields as origin_fields};
 use super::rebuild::Origins;
 use super::schema::VERSION;
 use super::table::{Field, Leaf, Table};
-use crate::raw::{Origin, RawMetric};
+use crate::raw::{METRIC_DATA, Origin, RawMetric};
 
 fn fields() -> Vec<Field> {
     use Field::{Optional, Required, Values};
@@ -93,9 +93,6 @@ fn put_field(out: &mut Vec<u8>, number: u32, content: Content<'_>) {
     }
 }
 
-/// Gauge, sum, histogram, exponential histogram, summary.
-const DATA: [u32; 5] = [5, 7, 9, 10, 11];
-
 /// Takes a metric apart.
 fn explode(metric: &RawMetric, points: &mut Vec<Point>) -> Result<(), DecodeError> {
     let (mut head, mut data) = (Vec::new(), None);
@@ -103,7 +100,7 @@ fn explode(metric: &RawMetric, points: &mut Vec<Point>) -> Result<(), DecodeErro
     for field in Fields::new(&metric.message) {
         let (number, content) = field?;
         match content {
-            Content::Bytes(bytes) if DATA.contains(&number) => data = Some((number, bytes)),
+            Content::Bytes(bytes) if METRIC_DATA.contains(&number) => data = Some((number, bytes)),
             content => put_field(&mut head, number, content),
         }
         if number == 1 {

@@ -1,0 +1,204 @@
+//! `gym store replay`: what a store holds, sent on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use lens_otlp::client::{Client, MAX_REQUEST_BYTES, Outcome, Protocol, Sender, Signal, Target};
+use lens_store::raw::{Item, RawMetric, to_request};
+use lens_store::segment::SegmentError;
+use lens_store::store::{Segment, Snapshot, StoreError};
+
+use super::store::open;
+use crate::args::{ReplayProtocol, ReplaySignal, StoreReplayArgs};
+use crate::exit::ExitStatus;
+use crate::printer::Printer;
+use crate::render::{self, Advise as _};
+use crate::trace::counted;
+
+/// Items of a request.
+const BATCH_ITEMS: usize = 512;
+
+/// Sends what the store holds, one signal after the other. One that the receiver does not take, and a segment that
+/// cannot be read, keep it from no other.
+pub fn run(args: &StoreReplayArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
+    let store = open(&args.dir)?;
+    let snapshot = store.snapshot();
+    let client = Client::start().context("no thread for sending")?;
+    let mut status = ExitStatus::Done;
+    for signal in &args.signals {
+        let mut sending = Sending::new(args, *signal, &client)?;
+        sending.send_all(&snapshot)?;
+        printer.say(&format!("sent {} to {}", sending.named(sending.sent), args.to));
+        if sending.refused > 0 {
+            printer.warn(&format!("it refused {}", sending.named(sending.refused)));
+            status = ExitStatus::Negative;
+        }
+        let cannot = || format!("cannot send {} to {}", signal.name(), args.to);
+        match sending.stopped {
+            None => continue,
+            Some(Stop::Refused(error)) => {
+                let error: Result<(), _> = Err(error.context(cannot())).advise(|| {
+                    "--signals chooses what is sent, for a backend that does not take everything"
+                        .to_owned()
+                });
+                status = ExitStatus::Negative;
+                error.unwrap_or_else(|error| render::error(printer, &error));
+            }
+            Some(Stop::Away(error)) => {
+                render::error(printer, &error.context(cannot()));
+                return Ok(ExitStatus::Negative);
+            }
+        }
+    }
+    for damage in store.damage() {
+        printer.warn(&damage.to_string());
+        status = ExitStatus::Negative;
+    }
+    Ok(status)
+}
+
+/// Why there is no going on.
+enum Stop {
+    /// The receiver does not take this signal, or not what it holds.
+    Refused(anyhow::Error),
+    /// It is not there.
+    Away(anyhow::Error),
+}
+
+/// Requests of one signal, and what became of what they held.
+struct Sending {
+    signal: ReplaySignal,
+    sender: Sender,
+    sent: u64,
+    refused: u64,
+    stopped: Option<Stop>,
+}
+
+impl Sending {
+    fn new(
+        args: &StoreReplayArgs,
+        signal: ReplaySignal,
+        client: &Client,
+    ) -> Result<Self, anyhow::Error> {
+        let base = args.to.trim_end_matches('/');
+        let path = || format!("{base}/v1/{}", signal.name());
+        let (protocol, endpoint) = match args.protocol {
+            ReplayProtocol::Grpc => (Protocol::Grpc, base.to_owned()),
+            ReplayProtocol::HttpProtobuf => (Protocol::HttpProtobuf, path()),
+            ReplayProtocol::HttpJson => (Protocol::HttpJson, path()),
+        };
+        let target = Target {
+            signal: match signal {
+                ReplaySignal::Traces => Signal::Traces,
+                ReplaySignal::Logs => Signal::Logs,
+                ReplaySignal::Metrics => Signal::Metrics,
+            },
+            endpoint,
+            protocol,
+            headers: Vec::new(),
+            timeout: Duration::from_secs(args.timeout),
+            gzip: args.gzip,
+            certificate: None,
+            client_identity: None,
+            max_request_bytes: MAX_REQUEST_BYTES,
+        };
+        Ok(Self { signal, sender: client.open(target)?, sent: 0, refused: 0, stopped: None })
+    }
+
+    /// `12 spans`.
+    fn named(&self, count: u64) -> String {
+        let (one, many) = match self.signal {
+            ReplaySignal::Traces => ("span", "spans"),
+            ReplaySignal::Logs => ("log record", "log records"),
+            ReplaySignal::Metrics => ("metric point", "metric points"),
+        };
+        counted(usize::try_from(count).unwrap_or(usize::MAX), one, many)
+    }
+
+    fn send_all(&mut self, snapshot: &Snapshot) -> Result<(), StoreError> {
+        for segment in snapshot.segments() {
+            if self.stopped.is_some() {
+                break;
+            }
+            let sent = self.send_segment(segment);
+            snapshot.unless_damaged(segment, sent)?;
+        }
+        let (logs, metrics) = (snapshot.memory_logs(), snapshot.memory_metrics());
+        // Nothing of these can be broken.
+        let _ = match self.signal {
+            ReplaySignal::Traces => self.send_each(snapshot.memory_spans().map(Ok), |_| 1),
+            ReplaySignal::Logs => self.send_each(logs.into_iter().map(Ok), |_| 1),
+            ReplaySignal::Metrics => self.send_each(metrics.into_iter().map(Ok), RawMetric::points),
+        };
+        Ok(())
+    }
+
+    fn send_segment(&mut self, segment: &Segment) -> Result<(), SegmentError> {
+        match self.signal {
+            ReplaySignal::Traces => match segment.spans()? {
+                Some(spans) => self.send_each(spans.spans()?, |_| 1),
+                None => Ok(()),
+            },
+            ReplaySignal::Logs => self.send_each(segment.logs()?.into_iter().map(Ok), |_| 1),
+            ReplaySignal::Metrics => {
+                self.send_each(segment.metrics()?.into_iter().map(Ok), RawMetric::points)
+            }
+        }
+    }
+
+    /// Sends items in requests of a bounded size. `weight` says for how many each counts.
+    fn send_each<T: Item>(
+        &mut self,
+        items: impl Iterator<Item = Result<T, SegmentError>>,
+        weight: impl Fn(&T) -> usize,
+    ) -> Result<(), SegmentError> {
+        let mut batch = Vec::with_capacity(BATCH_ITEMS);
+        let mut read = Ok(());
+        for item in items {
+            match item {
+                Ok(item) => batch.push(item),
+                // What came before it is sent, too.
+                Err(error) => {
+                    read = Err(error);
+                    break;
+                }
+            }
+            if batch.len() == BATCH_ITEMS {
+                self.send(&batch, &weight);
+                batch.clear();
+            }
+            if self.stopped.is_some() {
+                break;
+            }
+        }
+        self.send(&batch, &weight);
+        read
+    }
+
+    fn send<T: Item>(&mut self, items: &[T], weight: impl Fn(&T) -> usize) {
+        if items.is_empty() || self.stopped.is_some() {
+            return;
+        }
+        let count: usize = items.iter().map(weight).sum();
+        match self.sender.send(Arc::new(to_request(items))) {
+            Outcome::Accepted { rejected } => {
+                self.sent += (count as u64).saturating_sub(rejected);
+                self.refused += rejected;
+            }
+            Outcome::Refused => {
+                self.stopped = Some(Stop::Refused(self.trouble("refuses what it is sent")));
+            }
+            Outcome::Failed { .. } => {
+                self.stopped = Some(Stop::Away(self.trouble("cannot be reached")));
+            }
+        }
+    }
+
+    fn trouble(&self, otherwise: &str) -> anyhow::Error {
+        match self.sender.take_trouble() {
+            Some(trouble) => anyhow::anyhow!("{trouble}"),
+            None => anyhow::anyhow!("the receiver {otherwise}"),
+        }
+    }
+}
