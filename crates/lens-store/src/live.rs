@@ -32,7 +32,7 @@ use std::sync::Arc;
 use lens_otlp::DecodeError;
 use lens_otlp::view::{Attributes, resources};
 
-use crate::ids::TraceId;
+use crate::ids::{SpanId, TraceId};
 use crate::raw::{Origin, RawSpan};
 use entry::{Entry, Gone, Last, Open, Retrying};
 use names::Names;
@@ -193,28 +193,33 @@ impl InFlight {
     }
 
     fn retried(&mut self, retried: &Retried<'_>, process: ProcessId, now_nanos: u64) {
-        if self.recent.contains((retried.trace_id, retried.span_id)) {
+        let (trace_id, span_id) = (retried.trace_id, retried.span_id);
+        if self.is_over(trace_id, span_id, &retried.ids) {
             return;
         }
-        let Some(entries) = self.traces.get_mut(&retried.trace_id) else { return };
-        let at = find(entries, retried.ids.rollout).or_else(|| (entries.len() == 1).then_some(0));
+        let Some(entries) = self.traces.get_mut(&trace_id) else { return };
+        // Of a rollout that is not known yet it comes in with the next retry: counts are absolute.
+        let at = find(entries, retried.ids.rollout).or(match entries.as_slice() {
+            [only] if retried.ids.rollout.is_none() || only.rollout.is_none() => Some(0),
+            _ => None,
+        });
         let Some(entry) = at.and_then(|at| entries.get_mut(at)) else { return };
         let source = self.processes.get(process);
         let at_nanos = source.at(retried.said_nanos, now_nanos);
-        entry.repeats(retried.span_id, retried.resent);
+        if !entry.repeats(span_id, retried.resent) {
+            self.counts.refused += 1;
+        }
         if at_nanos >= entry.last.at_nanos {
             let (text, server) = (Arc::from(retried.text), Arc::clone(&source.server));
             let (name, until_nanos) =
                 (Arc::clone(&text), at_nanos.saturating_add(retried.wait_nanos));
             entry.last = Last { what: Happened::Retried, name, server, at_nanos };
-            entry.retrying = Some(Retrying { text, at_nanos, until_nanos });
+            entry.retrying = Some(Retrying { span_id, text, at_nanos, until_nanos });
         }
     }
 
     fn alive(&mut self, alive: &Alive<'_>, process: ProcessId, now_nanos: u64) {
-        let is_late = self.recent.contains((alive.trace_id, alive.span_id))
-            || alive.ids.rollout.is_some_and(|id| self.recent.contains((alive.trace_id, id)));
-        if is_late {
+        if self.is_over(alive.trace_id, alive.span_id, &alive.ids) {
             return;
         }
         let source = self.processes.get(process);
@@ -237,6 +242,12 @@ impl InFlight {
         {
             self.counts.refused += 1;
         }
+    }
+
+    /// Whether a span or its rollout is known to have ended.
+    fn is_over(&self, trace_id: TraceId, span_id: SpanId, ids: &Ids<'_>) -> bool {
+        self.recent.contains((trace_id, span_id))
+            || ids.rollout.is_some_and(|id| self.recent.contains((trace_id, id)))
     }
 
     /// Place of the rollout among those of its trace; nothing when there is no room, or the span is of none.
@@ -336,9 +347,13 @@ impl InFlight {
         let Some(entry) = at.and_then(|at| entries.get_mut(at)) else { return };
         let source = self.processes.get(process);
         let at_nanos = source.at(end_nanos, now_nanos);
-        entry.repeated(span.span_id, ended.resent);
-        if ended.resent > 0 {
-            self.recent.insert((span.trace_id, span.span_id));
+        // Once, however often it arrives.
+        let key = (span.trace_id, span.span_id);
+        if ended.is_client
+            && !self.recent.contains(key)
+            && (entry.repeated(span.span_id, ended.resent) || ended.is_given_up)
+        {
+            self.recent.insert(key);
         }
         // The serving side says more of a request than the asking one, unless it failed to reach it.
         if !ended.is_client || ended.is_error {

@@ -91,12 +91,15 @@ fn open_spans_are_seen_while_they_run_where_the_receiver_shows_them() {
     wait(&sink, "a heartbeat of the child", is(live::HEARTBEAT_EVENT, &child));
 
     // What happens in a span that is open is told at once, whatever its group.
-    short.tell(TOLD, "it is tried again", &[("tries", 2_i64.into())]);
+    short.tell(TOLD, "it is tried again", &[("tries", 1_i64.into()), ("tries", 2_i64.into())]);
     let told = wait(&sink, "what is told", is(TOLD, &short));
     assert_eq!(told.trace_id, short.context().trace_id().to_string());
     assert_eq!((told.body.as_str(), &told.attributes["tries"]), ("it is tried again", &2.into()));
     assert_eq!(told.attributes[ROLLOUT_ID], "3-1");
     assert_eq!((told.scope.0.as_str(), told.attributes.len()), ("test", 2));
+    short.tell(TOLD, "of another", &[(ROLLOUT_ID, "4-0".into())]);
+    let told = wait(&sink, "what is told", |log| log.body == "of another");
+    assert_eq!((&told.attributes[ROLLOUT_ID], told.attributes.len()), (&"4-0".into(), 1));
 
     // What has ended is told of no longer, what runs is.
     let child_id = child.context().span_id().to_string();
@@ -120,7 +123,7 @@ fn open_spans_are_seen_while_they_run_where_the_receiver_shows_them() {
     let is_event = |log: &CollectedLog| events.contains(&log.event_name.as_str());
     let others = |log: &&CollectedLog| log.event_name != TOLD;
     assert!(sink.logs().iter().filter(others).all(|log| is_event(log) && log.span_id != short_id));
-    assert_eq!(sink.logs().len() - sink.logs().iter().filter(others).count(), 1);
+    assert_eq!(sink.logs().len() - sink.logs().iter().filter(others).count(), 2);
     let snapshot = handle.log_snapshot();
     assert_eq!(snapshot.exported, sink.counts().logs, "{snapshot:?}");
 }

@@ -169,7 +169,7 @@ fn prepare_chat(body: &Bytes) -> Result<Prepared, PrepareError> {
         body
     };
     let request = ChatRequest::parse(source)?;
-    let asked_model = part_of(source, request.set(ChatField::Model));
+    let asked_model = part_of(body, request.set(ChatField::Model));
     let verbatim = request.is_verbatim() && request.get(ChatField::Stream).is_none() && !stream;
     let body = if verbatim {
         body.clone()
@@ -244,7 +244,7 @@ impl Prepared {
     }
 }
 
-/// A value of a body, without a copy unless it was coerced; empty without one.
+/// A value of a body, without a copy unless it lies elsewhere; empty without one.
 fn part_of(body: &Bytes, value: Option<&str>) -> Bytes {
     let Some(value) = value else { return Bytes::new() };
     if body.as_ptr_range().contains(&value.as_ptr()) {

@@ -101,7 +101,7 @@ pub struct StoreReplayArgs {
     /// How to speak to it.
     #[arg(long, value_enum, default_value_t = ReplayProtocol::Grpc)]
     pub protocol: ReplayProtocol,
-    /// What to send.
+    /// What to send, separated by commas; everything unless given.
     #[arg(
         long,
         value_enum,

@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use gym_telemetry::semconv::event;
+use lens::semconv::live;
 use lens_otlp::client::{Client, MAX_REQUEST_BYTES, Outcome, Protocol, Sender, Signal, Target};
-use lens_store::raw::{Item, RawMetric, to_request};
+use lens_otlp::view::logs::LogView;
+use lens_store::raw::{Item, RawLog, RawMetric, to_request};
 use lens_store::segment::SegmentError;
 use lens_store::store::{Segment, Snapshot, StoreError};
 
@@ -19,8 +22,8 @@ use crate::trace::counted;
 /// Items of a request.
 const BATCH_ITEMS: usize = 512;
 
-/// Sends what the store holds, one signal after the other. One that the receiver does not take, and a segment that
-/// cannot be read, keep it from no other.
+/// Sends what the store holds, one signal after the other. One that the receiver does not take keeps it from no other;
+/// neither does a segment, which counts as empty from where it cannot be read.
 pub fn run(args: &StoreReplayArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
     let store = open(&args.dir)?;
     let snapshot = store.snapshot();
@@ -28,12 +31,13 @@ pub fn run(args: &StoreReplayArgs, printer: &Printer) -> Result<ExitStatus, anyh
     let mut status = ExitStatus::Done;
     for signal in &args.signals {
         let mut sending = Sending::new(args, *signal, &client)?;
-        sending.send_all(&snapshot)?;
+        let read = sending.send_all(&snapshot);
         printer.say(&format!("sent {} to {}", sending.named(sending.sent), args.to));
         if sending.refused > 0 {
             printer.warn(&format!("it refused {}", sending.named(sending.refused)));
             status = ExitStatus::Negative;
         }
+        read?;
         let cannot = || format!("cannot send {} to {}", signal.name(), args.to);
         match sending.stopped {
             None => continue,
@@ -47,7 +51,8 @@ pub fn run(args: &StoreReplayArgs, printer: &Printer) -> Result<ExitStatus, anyh
             }
             Some(Stop::Away(error)) => {
                 render::error(printer, &error.context(cannot()));
-                return Ok(ExitStatus::Negative);
+                status = ExitStatus::Negative;
+                break;
             }
         }
     }
@@ -124,11 +129,11 @@ impl Sending {
             let sent = self.send_segment(segment);
             snapshot.unless_damaged(segment, sent)?;
         }
-        let (logs, metrics) = (snapshot.memory_logs(), snapshot.memory_metrics());
+        let (logs, metrics) = (lasting(snapshot.memory_logs()), snapshot.memory_metrics());
         // Nothing of these can be broken.
         let _ = match self.signal {
             ReplaySignal::Traces => self.send_each(snapshot.memory_spans().map(Ok), |_| 1),
-            ReplaySignal::Logs => self.send_each(logs.into_iter().map(Ok), |_| 1),
+            ReplaySignal::Logs => self.send_each(logs.map(Ok), |_| 1),
             ReplaySignal::Metrics => self.send_each(metrics.into_iter().map(Ok), RawMetric::points),
         };
         Ok(())
@@ -140,7 +145,7 @@ impl Sending {
                 Some(spans) => self.send_each(spans.spans()?, |_| 1),
                 None => Ok(()),
             },
-            ReplaySignal::Logs => self.send_each(segment.logs()?.into_iter().map(Ok), |_| 1),
+            ReplaySignal::Logs => self.send_each(lasting(segment.logs()?).map(Ok), |_| 1),
             ReplaySignal::Metrics => {
                 self.send_each(segment.metrics()?.into_iter().map(Ok), RawMetric::points)
             }
@@ -201,4 +206,12 @@ impl Sending {
             None => anyhow::anyhow!("the receiver {otherwise}"),
         }
     }
+}
+
+/// Log records without those that say what was under way: a receiver would show it as if it still were.
+fn lasting(logs: Vec<RawLog>) -> impl Iterator<Item = RawLog> {
+    let live = [live::OPEN_EVENT, live::HEARTBEAT_EVENT, event::RETRY];
+    logs.into_iter().filter(move |log| {
+        LogView::read(&log.message).is_ok_and(|view| !live.contains(&view.event_name))
+    })
 }

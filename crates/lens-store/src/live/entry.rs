@@ -65,6 +65,7 @@ pub(super) struct Last {
 /// A request that failed and is going to be sent again.
 #[derive(Clone, Debug)]
 pub(super) struct Retrying {
+    pub(super) span_id: SpanId,
     /// Which one, and why.
     pub(super) text: Arc<str>,
     /// When it failed.
@@ -132,27 +133,29 @@ impl Entry {
         }
     }
 
-    /// Takes in that a request will have been sent again so often.
-    pub(super) fn repeats(&mut self, span_id: SpanId, resent: u32) {
+    /// Takes in that a request will have been sent again so often; false when there is no room for it.
+    pub(super) fn repeats(&mut self, span_id: SpanId, resent: u32) -> bool {
+        let is_full = self.repeated.len() >= MAX_REPEATED;
         let known = match self.repeated.iter_mut().find(|(known, _)| *known == span_id) {
             Some((_, known)) => std::mem::replace(known, resent.max(*known)),
+            None if is_full => return false,
             None => {
-                if self.repeated.len() >= MAX_REPEATED {
-                    self.repeated.remove(0);
-                }
                 self.repeated.push((span_id, resent));
                 0
             }
         };
         self.retries = self.retries.saturating_add(resent.saturating_sub(known));
+        true
     }
 
-    /// Takes in that a request is over that was sent again so often.
-    pub(super) fn repeated(&mut self, span_id: SpanId, resent: u32) {
-        if resent > 0 {
-            self.repeats(span_id, resent);
-        }
-        self.repeated.retain(|(known, _)| *known != span_id);
+    /// Takes in that a request is over; how often it was sent again is what its span says. Whether that was at all, or
+    /// was to be.
+    pub(super) fn repeated(&mut self, span_id: SpanId, resent: u32) -> bool {
+        let place = self.repeated.iter().position(|(known, _)| *known == span_id);
+        let known = place.map_or(0, |place| self.repeated.swap_remove(place).1);
+        self.retries = self.retries.saturating_sub(known).saturating_add(resent);
+        self.retrying.take_if(|retrying| retrying.span_id == span_id);
+        known > 0 || resent > 0
     }
 
     /// The request that is waited for, unless something else happened since it failed.

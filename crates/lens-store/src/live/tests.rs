@@ -122,7 +122,7 @@ impl Work<'_> {
     fn end_with(&self, live: &mut InFlight, at: u64, status: StatusCode, more: &[(&str, i64)]) {
         let mut attributes = self.attributes(SPAN_ATTRIBUTES);
         for (key, value) in more {
-            if *key == TRUNCATED {
+            if matches!(*key, TRUNCATED | semconv::CANCELLED) {
                 put_key_value(&mut attributes, SPAN_ATTRIBUTES, key, &true);
             } else {
                 put_key_value(&mut attributes, SPAN_ATTRIBUTES, key, value);
@@ -132,7 +132,11 @@ impl Work<'_> {
             trace_id: self.trace.to_be_bytes(),
             span_id: self.id.to_be_bytes(),
             name: self.name,
-            kind: if self.name.starts_with("POST") { 2 } else { 1 },
+            kind: match self.name {
+                "POST" => 3,
+                name if name.starts_with("POST ") => 2,
+                _ => 1,
+            },
             start_nanos: self.sender.clock(self.start),
             end_nanos: self.sender.clock(at),
             status,
@@ -383,7 +387,7 @@ fn retries_failures_and_warnings_are_what_happened_last() {
     let mut live = InFlight::new(Settings::default());
     let root = attempt(&driver, 1, (0, 0), START);
     root.open(&mut live);
-    let call = inner(&root, &agent, "POST /v1/responses", 5, START + SECOND);
+    let call = inner(&root, &agent, "POST", 5, START + SECOND);
     let resent = [(semconv::HTTP_REQUEST_RESEND_COUNT, 4)];
     call.end_with(&mut live, START + 3 * SECOND, StatusCode::Error, &resent);
     let row = live.rows(START + 4 * SECOND).remove(0);
@@ -465,20 +469,43 @@ fn a_request_that_is_being_repeated_is_seen_while_it_is() {
     live.logs(&retry(&run, 7, 3, SECOND, START + 184 * SECOND), START + 186 * SECOND).unwrap();
     let row = live.rows(START + 186 * SECOND).remove(0);
     assert_eq!((row.retries, row.mark), (3, Mark::Running));
-    // Another request is another one.
-    let request = retry(&run, 8, 1, u64::MAX / 4, START + 187 * SECOND);
-    live.logs(&request, START + 187 * SECOND).unwrap();
+    // Nor does the span itself, when it arrives again.
+    request.end_with(&mut live, START + 186 * SECOND, StatusCode::Unset, &resent);
+    assert_eq!(live.rows(START + 186 * SECOND)[0].retries, 3);
+    // Another request is another one. It is given up while it waits, and was not sent again.
+    let told = |resent, at| retry(&run, 8, resent, u64::MAX / 4, START + at * SECOND);
+    live.logs(&told(1, 187), START + 187 * SECOND).unwrap();
     let row = live.rows(START + 187 * SECOND).remove(0);
     assert_eq!((row.retries, row.mark), (4, Mark::Retrying));
-    for other in 100..1_000 {
-        let request = retry(&run, other, 1, SECOND, START + 188 * SECOND);
-        live.logs(&request, START + 188 * SECOND).unwrap();
+    let request = inner(&root, &agent, "POST", 8, START + 186 * SECOND);
+    let cancelled = [(semconv::CANCELLED, 1)];
+    request.end_with(&mut live, START + 188 * SECOND, StatusCode::Unset, &cancelled);
+    live.logs(&told(1, 187), START + 188 * SECOND).unwrap();
+    let row = live.rows(START + 188 * SECOND).remove(0);
+    assert_eq!((row.retries, row.mark), (3, Mark::Running));
+    // More requests at once than are kept apart: those that find no room are counted as such, and by their spans.
+    for resent in 1..=2 {
+        for other in 100..200 {
+            let request = retry(&run, other, resent, SECOND, START + 189 * SECOND);
+            live.logs(&request, START + 189 * SECOND).unwrap();
+        }
     }
-    assert_eq!(live.rows(START + 188 * SECOND)[0].retries, 904);
+    assert_eq!((live.rows(START + 189 * SECOND)[0].retries, live.counts().refused), (131, 72));
+    for other in 100..200 {
+        let request = inner(&root, &agent, "POST", other, START + 189 * SECOND);
+        let resent = [(semconv::HTTP_REQUEST_RESEND_COUNT, 2)];
+        request.end_with(&mut live, START + 190 * SECOND, StatusCode::Unset, &resent);
+    }
+    assert_eq!(live.rows(START + 190 * SECOND)[0].retries, 203);
     // Of a rollout that is not known nothing begins.
     let unknown = attempt(&driver, 2, (0, 1), START);
     live.logs(&retry(&unknown, 9, 1, SECOND, START + SECOND), START + SECOND).unwrap();
     assert_eq!(live.len(), 1);
+    // Nor is it another rollout's of the same trace.
+    let other = Work { rollout: Some((5, 5)), ..run.clone() };
+    live.logs(&retry(&other, 9, 1, SECOND, START + 191 * SECOND), START + 191 * SECOND).unwrap();
+    let row = live.rows(START + 191 * SECOND).remove(0);
+    assert_eq!((row.retries, row.mark), (203, Mark::Running));
 }
 
 #[test]

@@ -50,6 +50,7 @@ pub(super) fn silence_after_fork() {
     CURRENT.clear();
     super::truncated::forget();
     logs::set_taken(false);
+    super::live::forget();
     pipeline::forget_all();
 }
 

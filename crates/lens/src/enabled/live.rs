@@ -14,12 +14,12 @@ use lens_otlp::json::put_hex;
 use lens_otlp::view::SpanView;
 use lens_otlp::wire::{Fields, put_bytes};
 
-use super::logs::Severity;
+use super::logs::{self, Severity};
 use super::pipeline::{self, Pipeline, writer};
 use super::raw::records::{Record, Started};
 use super::recording::Recording;
 use super::value::Value;
-use super::{clock, group};
+use super::{clock, fields, group};
 use crate::semconv::live;
 
 /// Time between two looks.
@@ -67,6 +67,11 @@ impl LiveEvents {
     }
 }
 
+/// In a child, whose parent was told so.
+pub(super) fn forget() {
+    TOLD.store(false, Ordering::Relaxed);
+}
+
 /// Tells at once what happens in a span that is open; does nothing where nobody shows it.
 pub(super) fn tell(
     recording: &Recording,
@@ -74,14 +79,18 @@ pub(super) fn tell(
     body: &str,
     attributes: &[(&'static str, Value)],
 ) {
-    let Some(logs) = TOLD.load(Ordering::Relaxed).then(pipeline::logs).flatten() else { return };
+    let is_told = TOLD.load(Ordering::Relaxed);
+    let Some(pipeline) = is_told.then(pipeline::logs).flatten() else { return };
     let mut encoded = Vec::new();
-    if let Some(shared) = recording.shared() {
-        put_as_log_attributes(&mut encoded, shared.attributes.bytes());
+    let mut rest = recording.shared().map_or(&[][..], |shared| shared.attributes.bytes());
+    while let Some(field) = fields::first(rest) {
+        let (shared, after) = rest.split_at(field.len);
+        rest = after;
+        if !attributes.iter().any(|(key, _)| key.as_bytes() == field.key) {
+            put_as_log_attributes(&mut encoded, shared);
+        }
     }
-    for (key, value) in attributes {
-        put_key_value(&mut encoded, LOG_ATTRIBUTES, key, value);
-    }
+    logs::put_attributes(&mut encoded, attributes);
     let (span, now_nanos) = (recording.context, clock::now_unix_nanos());
     let parts = LogParts {
         time_nanos: now_nanos,
@@ -94,7 +103,7 @@ pub(super) fn tell(
         flags: u32::from(span.flags()),
         event_name,
     };
-    push(logs, recording.scope, &parts);
+    push(pipeline, recording.scope, &parts);
 }
 
 fn push(logs: &'static Pipeline, scope: u16, parts: &LogParts<'_>) {

@@ -41,17 +41,22 @@ pub fn emit(severity: Severity, body: &str, attributes: &[(&'static str, Value)]
     emit_record(&LogRecord { severity, body, attributes, event_name: "", target: "" });
 }
 
+/// The last of a key wins.
+pub(super) fn put_attributes(out: &mut Vec<u8>, attributes: &[(&'static str, Value)]) {
+    for (at, (key, value)) in attributes.iter().enumerate() {
+        if !attributes[at + 1..].iter().any(|(later, _)| later == key) {
+            put_key_value(out, LOG_ATTRIBUTES, key, value);
+        }
+    }
+}
+
 /// Makes a record at the current span; costs one load when nobody takes log records.
 pub fn emit_record(record: &LogRecord<'_>) {
     let Some(pipeline) = taker() else { return };
     let LogRecord { severity, body, attributes, event_name, target } = *record;
     let scope = group::scope_of_target(target);
     let mut encoded = Vec::new();
-    for (at, (key, value)) in attributes.iter().enumerate() {
-        if !attributes[at + 1..].iter().any(|(later, _)| later == key) {
-            put_key_value(&mut encoded, LOG_ATTRIBUTES, key, value);
-        }
-    }
+    put_attributes(&mut encoded, attributes);
     if scope.is_none() {
         put_key_value(&mut encoded, LOG_ATTRIBUTES, LOG_TARGET, target);
     }

@@ -321,7 +321,8 @@ impl Span {
     }
 
     /// Tells a receiver that shows work under way, at once and in a log record, what happens in this open span. Nothing
-    /// is told where live events are off, and the span itself does not say it.
+    /// is told where live events are off, and the span itself does not say it. The last value of a key wins, also over
+    /// what the span's context has.
     pub fn tell(&self, event_name: &'static str, body: &str, attributes: &[(&'static str, Value)]) {
         if let Some(recording) = &self.inner
             && recording.mode == Mode::Recording
