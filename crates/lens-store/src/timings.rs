@@ -17,6 +17,7 @@ pub struct Timings {
 /// Cuts the stages out of the model time of every call that has timings; true when some did not fit and were scaled.
 pub(crate) fn lay_out(pieces: &[Piece], segments: &mut Vec<Segment>) -> bool {
     let mut scaled = false;
+    let mut laid: Vec<Segment> = Vec::new();
     for (carrier, end) in carriers(pieces) {
         let Some(timings) = pieces[carrier].timings else { continue };
         let below = carrier..end;
@@ -45,6 +46,8 @@ pub(crate) fn lay_out(pieces: &[Piece], segments: &mut Vec<Segment>) -> bool {
         let fits = asked <= u128::from(room);
         scaled |= !fits;
         let mut at = last;
+        // What takes the place of the segments from `at` on, the last first.
+        laid.clear();
         for (band, nanos) in stages {
             let mut left = if fits {
                 nanos
@@ -52,23 +55,23 @@ pub(crate) fn lay_out(pieces: &[Piece], segments: &mut Vec<Segment>) -> bool {
                 u64::try_from(u128::from(nanos) * u128::from(room) / asked).unwrap_or(room)
             };
             while left > 0 && at > first {
-                if !is_model(&segments[at - 1]) {
-                    at -= 1;
-                    continue;
-                }
-                let segment = segments[at - 1];
-                if segment.nanos() > left {
+                let segment = &mut segments[at - 1];
+                if is_model(segment) && segment.nanos() > left {
                     let middle = segment.to_nanos - left;
-                    segments[at - 1].to_nanos = middle;
-                    segments.insert(at, Segment { from_nanos: middle, band, ..segment });
-                    left = 0;
-                } else {
-                    segments[at - 1].band = band;
+                    laid.push(Segment { from_nanos: middle, band, ..*segment });
+                    segment.to_nanos = middle;
+                    break;
+                }
+                at -= 1;
+                if is_model(segment) {
                     left -= segment.nanos();
-                    at -= 1;
+                    laid.push(Segment { band, ..*segment });
+                } else {
+                    laid.push(*segment);
                 }
             }
         }
+        segments.splice(at..last, laid.drain(..).rev());
     }
     scaled
 }

@@ -13,6 +13,7 @@
 
 mod bands;
 pub mod foreign;
+mod keys;
 mod plain;
 mod reader;
 mod resource;

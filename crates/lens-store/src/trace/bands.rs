@@ -74,9 +74,10 @@ fn waits(span: &Span, node: &Node, make: Make) -> Vec<Wait> {
             let to_nanos = node.start_nanos.saturating_add(waited);
             vec![Wait { from_nanos: node.start_nanos, to_nanos, band: Band::Admission }]
         }
-        Make::Client { .. } if span.said.has(Said::EVENTS) => {
+        Make::Client { .. } => {
             let mut waits = Vec::new();
-            let mut scan = Scan(&span.raw.message);
+            let Some(first) = span.first_event else { return waits };
+            let mut scan = Scan(&span.raw.message[first as usize..]);
             while let Ok(Some((number, content))) = scan.next() {
                 if let (SPAN_EVENTS, Content::Bytes(event)) = (number, content) {
                     put_waits(event, node.shift_nanos, &mut waits);

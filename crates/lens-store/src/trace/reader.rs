@@ -4,13 +4,15 @@
 //! has, so that most spans are never looked into again. Equal texts and processes are shared.
 
 use std::collections::hash_map::{Entry, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use gym_telemetry::semconv;
 use lens_otlp::DecodeError;
 use lens_otlp::view::{AnyValue, key_value};
+use memchr::memmem::Finder;
 
 use super::foreign;
+use super::keys::{Key, TARGET_RANK};
 use super::plain::printable;
 use super::resource::Resource;
 use super::scan::{self, Scan};
@@ -21,30 +23,29 @@ use crate::raw::{Origin, RawResource, RawSpan};
 /// So many processes are remembered at once.
 const MAX_ORIGINS: usize = 4096;
 
-/// How long the keys are that are looked for.
-const LENGTHS: std::ops::RangeInclusive<usize> = 8..=37;
+/// What is in front of a rollout's id in a path.
+static ROLLOUT_PATH: LazyLock<Finder<'static>> =
+    LazyLock::new(|| Finder::new(foreign::ROLLOUT_PATH_PREFIX));
 
 /// What the attributes of a span say something about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Said(u16);
+pub(crate) struct Said(u8);
 
 impl Said {
-    /// It has events.
-    pub(crate) const EVENTS: Self = Self(1);
     /// An engine's stages.
-    pub(crate) const TIMINGS: Self = Self(1 << 1);
+    pub(crate) const TIMINGS: Self = Self(1);
     /// Who was called.
-    pub(crate) const DESTINATION: Self = Self(1 << 2);
+    pub(crate) const DESTINATION: Self = Self(1 << 1);
     /// How often a request was sent again.
-    pub(crate) const RESENT: Self = Self(1 << 3);
+    pub(crate) const RESENT: Self = Self(1 << 2);
     /// Which rollout of which run it is part of.
-    pub(crate) const INDEX: Self = Self(1 << 4);
+    pub(crate) const INDEX: Self = Self(1 << 3);
     /// How a rollout ended.
-    pub(crate) const OUTCOME: Self = Self(1 << 5);
+    pub(crate) const OUTCOME: Self = Self(1 << 4);
     /// The class of a failure, or that the caller went away.
-    pub(crate) const FAILURE: Self = Self(1 << 6);
+    pub(crate) const FAILURE: Self = Self(1 << 5);
     /// That a model endpoint was called.
-    pub(crate) const TO_MODEL: Self = Self(1 << 7);
+    pub(crate) const TO_MODEL: Self = Self(1 << 6);
 
     pub(crate) fn has(self, what: Self) -> bool {
         self.0 & what.0 != 0
@@ -58,7 +59,11 @@ impl Said {
 /// Makes [`Span`]s, sharing what is equal among them.
 #[derive(Default, Debug)]
 pub struct Reader {
+    /// Names that are shown as they are.
+    names: Texts,
     texts: Texts,
+    /// The last attribute with a rollout's id, and that id: the spans of a rollout follow each other.
+    rollout: Option<(Box<[u8]>, Arc<str>)>,
     resources: HashMap<RawResource, Arc<Resource>>,
     /// By address; the origin is held, so that the address stays its own.
     origins: HashMap<usize, (Arc<Origin>, Arc<Resource>)>,
@@ -73,19 +78,9 @@ impl Reader {
     pub fn read(&mut self, raw: RawSpan) -> Result<Span, DecodeError> {
         let resource = self.resource(&raw.origin);
         let fields = Fieldwise::read(&raw.message)?;
-        let name = match fields.display_name() {
-            None => self.texts.shared(fields.name),
-            Some(name) => self.texts.shared(&name),
-        };
-        let rollout_id = match fields.rollout_id()? {
-            None => None,
-            Some(RolloutId::Plain(id)) if !id.contains(char::is_control) => {
-                Some(self.texts.shared(id))
-            }
-            Some(RolloutId::Plain(id)) => Some(self.texts.shared(&printable(id))),
-            Some(RolloutId::Number(id)) => Some(self.texts.shared(&id.to_string())),
-        };
-        let Fieldwise { parent_id, kind, end_nanos, status, said, .. } = fields;
+        let name = self.name(&fields)?;
+        let rollout_id = self.rollout_id(&fields)?;
+        let Fieldwise { parent_id, kind, end_nanos, status, said, first_event, .. } = fields;
         let (is_asgi_event, is_truncated) = (fields.is_asgi_event, fields.is_truncated);
         Ok(Span {
             parent_id,
@@ -99,9 +94,50 @@ impl Reader {
             ends_before_start: end_nanos != 0 && end_nanos < raw.start_nanos,
             is_twin: false,
             said,
+            first_event,
             resource,
             raw,
         })
+    }
+
+    fn name(&mut self, fields: &Fieldwise<'_>) -> Result<Arc<str>, DecodeError> {
+        // A target changes only names without a path of their own.
+        if fields.target.is_none()
+            && let Some(known) = self.names.find(fields.name)
+        {
+            return Ok(known);
+        }
+        let name = text(fields.name)?;
+        Ok(match display_name(name, fields.target) {
+            None => self.names.shared(name),
+            Some(shown) => self.texts.shared(&shown),
+        })
+    }
+
+    fn rollout_id(&mut self, fields: &Fieldwise<'_>) -> Result<Option<Arc<str>>, DecodeError> {
+        if let (Some((known, id)), Some(message)) = (&self.rollout, fields.rollout)
+            && **known == *message
+        {
+            return Ok(Some(Arc::clone(id)));
+        }
+        let said = fields.rollout.map(key_value).transpose()?.and_then(|(_, value)| value);
+        let id = match said {
+            Some(AnyValue::String(id)) => self.printable(id),
+            Some(AnyValue::Int(id)) => self.texts.shared(&id.to_string()),
+            _ => {
+                let path = fields.path.and_then(|(_, path)| rollout_in_path(path));
+                return Ok(path.map(|(id, _)| self.printable(id)));
+            }
+        };
+        self.rollout = fields.rollout.map(|message| (message.into(), Arc::clone(&id)));
+        Ok(Some(id))
+    }
+
+    fn printable(&mut self, text: &str) -> Arc<str> {
+        match text.contains(char::is_control) {
+            false => self.texts.shared(text),
+            true => self.texts.shared(&printable(text)),
+        }
     }
 
     fn resource(&mut self, origin: &Arc<Origin>) -> Arc<Resource> {
@@ -140,6 +176,11 @@ struct Texts(Vec<Option<Arc<str>>>);
 impl Texts {
     const PLACES: usize = 1024;
 
+    fn find(&self, text: &[u8]) -> Option<Arc<str>> {
+        let known = self.0.get(Self::place(text))?.as_ref()?;
+        (known.as_bytes() == text).then(|| Arc::clone(known))
+    }
+
     fn shared(&mut self, text: &str) -> Arc<str> {
         if self.0.is_empty() {
             self.0.resize(Self::PLACES, None);
@@ -152,35 +193,38 @@ impl Texts {
     }
 
     fn place(text: &[u8]) -> usize {
-        let eight = |bytes: &[u8]| {
-            let mut word = [0; 8];
-            word[..bytes.len()].copy_from_slice(bytes);
-            u64::from_le_bytes(word)
+        let eight = |bytes: &[u8]| match bytes.first_chunk() {
+            Some(eight) => u64::from_le_bytes(*eight),
+            None => {
+                let mut word = [0; 8];
+                word[..bytes.len()].copy_from_slice(bytes);
+                u64::from_le_bytes(word)
+            }
         };
         let end = text.len().saturating_sub(8);
         let middle = text.len() / 2;
-        let word = eight(&text[..text.len().min(8)])
+        let word = eight(text)
             ^ eight(&text[end..]).rotate_left(23)
-            ^ eight(&text[middle..text.len().min(middle + 8)]).rotate_left(41)
+            ^ eight(&text[middle..]).rotate_left(41)
             ^ text.len() as u64;
         // The upper bits of the product depend on all of the word.
         (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize % Self::PLACES
     }
 }
 
-enum RolloutId<'a> {
-    Plain(&'a str),
-    Number(i64),
+fn text(bytes: &[u8]) -> Result<&str, DecodeError> {
+    std::str::from_utf8(bytes).map_err(|_| DecodeError::Utf8)
 }
 
 /// A span's fields, taken out in one walk.
 struct Fieldwise<'a> {
     parent_id: Option<SpanId>,
-    name: &'a str,
+    name: &'a [u8],
     kind: Kind,
     end_nanos: u64,
     status: Status,
     said: Said,
+    first_event: Option<u32>,
     is_asgi_event: bool,
     is_truncated: bool,
     /// The attribute with the rollout's id.
@@ -195,11 +239,12 @@ impl<'a> Fieldwise<'a> {
     fn read(message: &'a [u8]) -> Result<Self, DecodeError> {
         let mut fields = Self {
             parent_id: None,
-            name: "",
+            name: &[],
             kind: Kind::Internal,
             end_nanos: 0,
             status: Status::Unset,
             said: Said::default(),
+            first_event: None,
             is_asgi_event: false,
             is_truncated: false,
             rollout: None,
@@ -207,19 +252,22 @@ impl<'a> Fieldwise<'a> {
             target: None,
         };
         let mut scan = Scan(message);
-        while let Some(field) = scan.next()? {
+        loop {
+            let at = message.len() - scan.0.len();
+            let Some(field) = scan.next()? else { return Ok(fields) };
             match field {
                 (4, content) => fields.parent_id = SpanId::from_bytes(content.bytes()?),
-                (5, content) => fields.name = content.text()?,
+                (5, content) => fields.name = content.bytes()?,
                 (6, content) => fields.kind = Kind::from_otlp(content.number()?),
                 (8, content) => fields.end_nanos = content.fixed()?,
                 (9, content) => fields.attribute(content.bytes()?)?,
-                (11, _) => fields.said.add(Said::EVENTS),
+                (11, _) if fields.first_event.is_none() => {
+                    fields.first_event = u32::try_from(at).ok();
+                }
                 (15, content) => fields.status(content.bytes()?)?,
                 _ => {}
             }
         }
-        Ok(fields)
     }
 
     fn status(&mut self, message: &[u8]) -> Result<(), DecodeError> {
@@ -233,53 +281,37 @@ impl<'a> Fieldwise<'a> {
     }
 
     fn attribute(&mut self, message: &'a [u8]) -> Result<(), DecodeError> {
-        let key = scan::key(message);
-        // No key of the others is shorter or longer, and a span has many others.
-        if !(LENGTHS.contains(&key.len())) {
-            return Ok(());
-        }
-        let Ok(key) = std::str::from_utf8(key) else { return Err(DecodeError::Utf8) };
-        match key {
-            semconv::ROLLOUT_ID => self.rollout = Some(message),
-            semconv::TASK_INDEX
-            | semconv::ROLLOUT_INDEX
-            | semconv::ATTEMPT_INDEX
-            | semconv::COLLECTION_ID => self.said.add(Said::INDEX),
-            semconv::HTTP_DESTINATION_KIND => {
+        match Key::of(scan::key(message)) {
+            None => {}
+            Some(Key::RolloutId) => self.rollout = Some(message),
+            Some(Key::Says(what)) => self.said.add(what),
+            Some(Key::DestinationKind) => {
                 let kind = key_value(message)?.1;
                 let model = semconv::value::destination::MODEL;
                 if matches!(kind, Some(AnyValue::String(kind)) if kind == model) {
                     self.said.add(Said::TO_MODEL);
                 }
             }
-            semconv::HTTP_DESTINATION_SERVER_NAME => self.said.add(Said::DESTINATION),
-            semconv::HTTP_REQUEST_RESEND_COUNT => self.said.add(Said::RESENT),
-            semconv::ROLLOUT_OUTCOME => self.said.add(Said::OUTCOME),
-            semconv::ERROR_TYPE | semconv::CANCELLED => self.said.add(Said::FAILURE),
-            semconv::MODEL_QUEUE_NANOS
-            | semconv::MODEL_PREFILL_NANOS
-            | semconv::MODEL_DECODE_NANOS
-            | semconv::GEN_AI_LATENCY_TIME_IN_QUEUE
-            | semconv::GEN_AI_LATENCY_TIME_IN_MODEL_PREFILL
-            | semconv::GEN_AI_LATENCY_TIME_IN_MODEL_DECODE => self.said.add(Said::TIMINGS),
-            foreign::ASGI_EVENT_TYPE => self.is_asgi_event = true,
-            lens::semconv::TRUNCATED => {
+            Some(Key::AsgiEvent) => self.is_asgi_event = true,
+            Some(Key::Truncated) => {
                 self.is_truncated = matches!(key_value(message)?.1, Some(AnyValue::Bool(true)));
             }
-            semconv::URL_PATH => self.path(0, message)?,
-            semconv::URL_FULL => self.path(1, message)?,
-            foreign::LEGACY_HTTP_TARGET => {
-                self.path(2, message)?;
+            Some(Key::Path(rank)) => self.path(rank, message)?,
+            Some(Key::Target) => {
+                self.path(TARGET_RANK, message)?;
                 if let Some(AnyValue::String(target)) = key_value(message)?.1 {
                     self.target = Some(target);
                 }
             }
-            _ => {}
         }
         Ok(())
     }
 
     fn path(&mut self, rank: u8, message: &'a [u8]) -> Result<(), DecodeError> {
+        // Nearly none has the segment in front of a rollout's id.
+        if ROLLOUT_PATH.find(message).is_none() {
+            return Ok(());
+        }
         let (_, value) = key_value(message)?;
         if let Some(AnyValue::String(path)) = value
             && has_rollout(path)
@@ -288,26 +320,6 @@ impl<'a> Fieldwise<'a> {
             self.path = Some((rank, path));
         }
         Ok(())
-    }
-
-    fn rollout_id(&self) -> Result<Option<RolloutId<'a>>, DecodeError> {
-        let said = match self.rollout {
-            Some(message) => key_value(message)?.1,
-            None => None,
-        };
-        Ok(match said {
-            Some(AnyValue::String(id)) => Some(RolloutId::Plain(id)),
-            Some(AnyValue::Int(id)) => Some(RolloutId::Number(id)),
-            _ => self
-                .path
-                .and_then(|(_, path)| rollout_in_path(path))
-                .map(|(id, _)| RolloutId::Plain(id)),
-        })
-    }
-
-    /// The name when it is not shown as it is.
-    fn display_name(&self) -> Option<String> {
-        display_name(self.name, self.target)
     }
 }
 
@@ -348,7 +360,74 @@ fn display_name(name: &str, target: Option<&str>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
+    use super::super::tests::Sketch;
     use super::*;
+
+    fn any_sketch() -> impl Strategy<Value = Sketch> {
+        let name = prop::sample::select(vec![
+            "POST",
+            "POST /run",
+            "POST /ng-rollout/{rollout_id}/verify",
+            "gym.rollout",
+            "a\u{1b}[31mb",
+            "",
+        ]);
+        let texts = prop::sample::subsequence(
+            vec![
+                (semconv::ROLLOUT_ID, "0-1"),
+                (semconv::ROLLOUT_ID, "0\u{7}-1"),
+                (semconv::ERROR_TYPE, "timeout"),
+                (semconv::HTTP_DESTINATION_KIND, "model"),
+                (semconv::URL_PATH, "/ng-rollout/3-4/run"),
+                (semconv::URL_FULL, "http://localhost/ng-rollout/5-6/verify"),
+                (foreign::LEGACY_HTTP_TARGET, "/ng-rollout/7-8/verify?x=1"),
+                (foreign::LEGACY_HTTP_TARGET, "/verify"),
+            ],
+            0..4,
+        );
+        let numbers = prop::sample::subsequence(
+            vec![(semconv::ROLLOUT_ID, 7), (semconv::TASK_INDEX, 1)],
+            0..2,
+        );
+        let attempts = prop::collection::vec(Just((0, 1, 2)), 0..2);
+        (name, texts, numbers, attempts).prop_map(|(name, texts, numbers, attempts)| Sketch {
+            name,
+            texts,
+            numbers,
+            attempts,
+            ..Sketch::default()
+        })
+    }
+
+    proptest! {
+        /// Guarantees: what is remembered of spans before changes nothing of what is read from one.
+        #[test]
+        fn a_span_is_read_alike_whatever_was_read_before(
+            sketches in prop::collection::vec(any_sketch(), 0..12),
+        ) {
+            let mut reader = Reader::default();
+            for sketch in &sketches {
+                let said = |span: Span| {
+                    (span.name, span.rollout_id, span.said, span.first_event, span.is_asgi_event)
+                };
+                let again = said(reader.read(sketch.raw()).unwrap());
+                prop_assert_eq!(again, said(Reader::default().read(sketch.raw()).unwrap()));
+            }
+        }
+
+        /// Guarantees: events are found from where the first of them is.
+        #[test]
+        fn the_first_event_is_where_it_is_said_to_be(sketch in any_sketch()) {
+            let raw = sketch.raw();
+            let events: Vec<_> = scan::pairs(&raw.message, 11).map(|(_, event)| event).collect();
+            let span = Reader::default().read(raw.clone()).unwrap();
+            let rest = span.first_event.map_or(&[][..], |at| &raw.message[at as usize..]);
+            let found: Vec<_> = scan::pairs(rest, 11).map(|(_, event)| event).collect();
+            prop_assert_eq!(found, events);
+        }
+    }
 
     #[test]
     fn a_prefixed_route_is_named_like_the_route() {

@@ -2,7 +2,7 @@
 //! byte, which nearly all are, cost a comparison, and texts are compared as bytes.
 
 use lens_otlp::DecodeError;
-use lens_otlp::wire::{BYTES, FIXED32, FIXED64, VARINT};
+use lens_otlp::wire::{BYTES, FIXED32, FIXED64, VARINT, tag};
 
 /// What follows a tag.
 #[derive(Clone, Copy)]
@@ -23,10 +23,6 @@ impl<'a> Content<'a> {
             Self::Bytes(bytes) => Ok(bytes),
             _ => Err(DecodeError::WireType),
         }
-    }
-
-    pub(super) fn text(self) -> Result<&'a str, DecodeError> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| DecodeError::Utf8)
     }
 
     pub(super) fn number(self) -> Result<u64, DecodeError> {
@@ -85,7 +81,7 @@ impl<'a> Scan<'a> {
     }
 
     /// The next field; `None` at the end.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next(&mut self) -> Result<Option<(u64, Content<'a>)>, DecodeError> {
         if self.0.is_empty() {
             return Ok(None);
@@ -115,18 +111,24 @@ impl<'a> Scan<'a> {
 /// The key of an encoded `KeyValue`, as bytes.
 #[inline]
 pub(super) fn key(pair: &[u8]) -> &[u8] {
-    // Who makes a pair writes the key first; one that does not is read to its end.
+    const KEY: u8 = tag(1, BYTES);
+    // Who makes a pair writes the key first.
+    match pair {
+        [KEY, length @ ..0x80, rest @ ..] if usize::from(*length) <= rest.len() => {
+            &rest[..usize::from(*length)]
+        }
+        _ => key_anywhere(pair),
+    }
+}
+
+fn key_anywhere(pair: &[u8]) -> &[u8] {
     let mut scan = Scan(pair);
-    let mut key: &[u8] = &[];
     while let Ok(Some((number, content))) = scan.next() {
-        if number == 1
-            && let Content::Bytes(bytes) = content
-        {
-            key = bytes;
-            break;
+        if let (1, Content::Bytes(key)) = (number, content) {
+            return key;
         }
     }
-    key
+    &[]
 }
 
 /// The encoded `KeyValue` fields `number` of a message, each with its key, up to what is malformed.

@@ -102,6 +102,8 @@ pub struct Span {
     pub is_twin: bool,
     /// What its attributes are worth looking at for.
     pub(crate) said: Said,
+    /// Where in its message its events begin, when it has any.
+    pub(crate) first_event: Option<u32>,
     /// The process it comes from.
     pub resource: Arc<Resource>,
 }
@@ -162,7 +164,7 @@ impl Span {
 
     /// Its events.
     pub fn event_views(&self) -> impl Iterator<Item = EventView<'_>> {
-        let view = self.said.has(Said::EVENTS).then(|| self.view()).flatten();
+        let view = self.first_event.and_then(|_| self.view());
         view.into_iter().flat_map(|view| view.events().map_while(Result::ok))
     }
 
