@@ -191,7 +191,8 @@ impl<'a> SpanView<'a> {
             status_message: "",
             flags: 0,
         };
-        for field in Fields::new(message) {
+        let mut fields = Fields::new(message);
+        while let Some(field) = fields.next() {
             match field? {
                 (1, content) => view.trace_id = content.bytes()?,
                 (2, content) => view.span_id = content.bytes()?,
@@ -201,6 +202,7 @@ impl<'a> SpanView<'a> {
                 (6, content) => view.kind = content.varint()?,
                 (7, content) => view.start_nanos = content.fixed64()?,
                 (8, content) => view.end_nanos = content.fixed64()?,
+                (9, _) => fields.skip_short(9),
                 (10, content) => view.dropped_attributes = content.varint()?,
                 (12, content) => view.dropped_events = content.varint()?,
                 (14, content) => view.dropped_links = content.varint()?,
@@ -377,14 +379,22 @@ fn read_pair(message: &[u8], depth: u8) -> Result<(&str, Option<AnyValue<'_>>), 
 }
 
 /// The value of a [`plain_parts`] attribute; texts are not checked.
-enum Plain<'a> {
+#[derive(Clone, Copy, Debug)]
+pub enum Plain<'a> {
+    /// What should be UTF-8.
     Text(&'a [u8]),
-    Other(AnyValue<'a>),
+    /// True or false.
+    Bool(bool),
+    /// An integer.
+    Int(i64),
+    /// A double.
+    Double(f64),
 }
 
-/// What nearly every attribute is: a key, then a text, flag, small integer or double, in lengths of one byte.
+/// Key and value of what nearly every attribute is: a key, then a text, flag, integer or double, in lengths of one
+/// byte. `None` says nothing; a key is as unchecked as a text.
 #[inline]
-fn plain_parts(message: &[u8]) -> Option<(&[u8], Plain<'_>)> {
+pub fn plain_parts(message: &[u8]) -> Option<(&[u8], Plain<'_>)> {
     const TEXT: u8 = tag(1, BYTES);
     const FLAG: u8 = tag(2, VARINT);
     const INT: u8 = tag(3, VARINT);
@@ -396,17 +406,29 @@ fn plain_parts(message: &[u8]) -> Option<(&[u8], Plain<'_>)> {
     }
     let value = match value {
         [TEXT, len @ ..0x80, text @ ..] if usize::from(*len) == text.len() => Plain::Text(text),
-        [INT, low @ ..0x80] => Plain::Other(AnyValue::Int(i64::from(*low))),
-        [INT, low @ 0x80..=0xff, high @ ..0x80] => {
-            Plain::Other(AnyValue::Int(i64::from(*low & 0x7f) | i64::from(*high) << 7))
-        }
-        [FLAG, flag @ 0..=1] => Plain::Other(AnyValue::Bool(*flag == 1)),
-        [DOUBLE, bits @ ..] => {
-            Plain::Other(AnyValue::Double(f64::from_le_bytes(*bits.as_array()?)))
-        }
+        [INT, varint @ ..] => Plain::Int(plain_int(varint)?),
+        [FLAG, flag @ 0..=1] => Plain::Bool(*flag == 1),
+        [DOUBLE, bits @ ..] => Plain::Double(f64::from_le_bytes(*bits.as_array()?)),
         _ => return None,
     };
     Some((key, value))
+}
+
+/// A varint of fewer than ten bytes, which all integers have that are not negative.
+#[inline]
+fn plain_int(varint: &[u8]) -> Option<i64> {
+    let (last @ ..0x80, rest) = varint.split_last()? else { return None };
+    if rest.len() > 8 {
+        return None;
+    }
+    let mut value = i64::from(*last);
+    for byte in rest.iter().rev() {
+        if *byte < 0x80 {
+            return None;
+        }
+        value = value << 7 | i64::from(byte & 0x7f);
+    }
+    Some(value)
 }
 
 #[inline]
@@ -414,7 +436,9 @@ fn plain_pair(message: &[u8]) -> Option<(&str, AnyValue<'_>)> {
     let (key, value) = plain_parts(message)?;
     let value = match value {
         Plain::Text(text) => AnyValue::String(std::str::from_utf8(text).ok()?),
-        Plain::Other(value) => value,
+        Plain::Bool(value) => AnyValue::Bool(value),
+        Plain::Int(value) => AnyValue::Int(value),
+        Plain::Double(value) => AnyValue::Double(value),
     };
     Some((std::str::from_utf8(key).ok()?, value))
 }
@@ -558,6 +582,20 @@ mod tests {
             }
         }
         assert!(plain > 100, "{plain}");
+        for len in 1..=12 {
+            for last in [0x00, 0x01, 0x7f, 0x80] {
+                let mut varint = [0x81; 12];
+                varint[len - 1] = last;
+                let mut pair = vec![0x0a, 1, b'k', 0x12, len as u8 + 1, 0x18];
+                pair.extend(&varint[..len]);
+                let long = read_any_pair(&pair, 0);
+                let short = plain_pair(&pair).map(|(key, value)| (key, Some(value)));
+                assert_eq!(short.is_some(), long.is_ok() && len < 10, "{pair:x?}");
+                if let Some(short) = short {
+                    assert_eq!(format!("{:?}", Ok::<_, DecodeError>(short)), format!("{long:?}"));
+                }
+            }
+        }
         for cut in 0..5 {
             assert!(!is_plain_pair(&[0x0a, 1, b'k', 0x12, 2, 0x18, 1][..cut]));
         }

@@ -303,6 +303,18 @@ impl<'a> Fields<'a> {
         Ok(head)
     }
 
+    /// Passes over the fields of one number that come next, as long as they are length-delimited and short: a quick way
+    /// past attributes that nobody asks for.
+    #[inline]
+    pub fn skip_short(&mut self, field: u8) {
+        while let [first, len @ ..0x80, rest @ ..] = self.rest
+            && *first == tag(field, BYTES)
+            && let Some(rest) = rest.get(usize::from(*len)..)
+        {
+            self.rest = rest;
+        }
+    }
+
     #[inline(always)]
     fn read(&mut self) -> Result<(u32, Content<'a>), DecodeError> {
         let tag = self.read_varint()?;
@@ -370,6 +382,31 @@ mod tests {
             let items: Vec<_> = Fields::new(&out[..len]).collect();
             assert_eq!(items, [Err(DecodeError::Truncated)], "{len}");
         }
+    }
+
+    /// Guarantees: what is passed over is what would have been read, and nothing else.
+    #[test]
+    fn short_fields_of_one_number_are_passed_over() {
+        let mut out = Vec::new();
+        put_bytes(&mut out, 9, b"short");
+        put_bytes(&mut out, 9, b"");
+        put_bytes(&mut out, 9, &[7; 200]);
+        put_bytes(&mut out, 9, b"another");
+        put_uint(&mut out, 9, 5);
+        put_bytes(&mut out, 10, b"other");
+        let lengths = |mut fields: Fields<'_>| {
+            let mut lengths = Vec::new();
+            while let Some(field) = fields.next() {
+                lengths.push(field.map(|(_, content)| content.bytes().map_or(0, <[u8]>::len)));
+                fields.skip_short(9);
+            }
+            lengths
+        };
+        assert_eq!(lengths(Fields::new(&out)), [Ok(5), Ok(200), Ok(0), Ok(5)]);
+        let cut = &out[..3];
+        let mut fields = Fields::new(cut);
+        fields.skip_short(9);
+        assert_eq!(fields.next(), Some(Err(DecodeError::Truncated)));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use parquet::schema::types::ColumnDescPtr;
 
 use super::SegmentError;
 use super::encode::{Bits, put_deltas, put_hybrid, put_levels, width_of};
-use super::intern::{Interner, put_plain};
+use super::intern::{Guess, Interner, put_plain};
 
 /// Rows of a page at most: what a read of one trace decodes for nothing stays small.
 const PAGE_ROWS: usize = if cfg!(test) { 256 } else { 4_096 };
@@ -147,9 +147,15 @@ impl Column {
 
     #[inline]
     pub(super) fn push_text(&mut self, bytes: &[u8]) {
+        self.push_text_like(&mut Guess::default(), bytes);
+    }
+
+    /// As [`push_text`](Self::push_text), of a text that is likely the one that was guessed.
+    #[inline]
+    pub(super) fn push_text_like(&mut self, guess: &mut Guess, bytes: &[u8]) {
         match &mut self.values {
             Values::Text { codes, dictionary, limit_bytes } => {
-                codes.push(dictionary.intern(bytes));
+                codes.push(dictionary.intern_like(guess, bytes));
                 let is_useless = codes.len() == PROBATION && dictionary.len() > PROBATION / 2;
                 if dictionary.plain.len() > *limit_bytes || is_useless && *limit_bytes != usize::MAX
                 {
@@ -409,17 +415,20 @@ impl Pages {
         if let Some(counts) = counts {
             self.repetition.clear();
             self.definition.clear();
-            entries = 0;
-            for count in &counts.per_row[from.row..to.row] {
-                self.definition.push(*count > 0);
-                entries += 1;
-                if counts.is_list {
+            entries = to.entry - from.entry;
+            if counts.entries == 0 {
+                self.definition.push_run(false, entries);
+                self.repetition.push_run(false, entries);
+            } else if counts.is_list {
+                for count in &counts.per_row[from.row..to.row] {
+                    let count = *count as usize;
+                    self.definition.push_run(count > 0, count.max(1));
                     self.repetition.push(false);
-                    for _ in 1..*count {
-                        self.repetition.push(true);
-                        self.definition.push(true);
-                        entries += 1;
-                    }
+                    self.repetition.push_run(true, count.saturating_sub(1));
+                }
+            } else {
+                for count in &counts.per_row[from.row..to.row] {
+                    self.definition.push(*count > 0);
                 }
             }
             if counts.is_list {

@@ -108,6 +108,25 @@ impl Bits {
         (self.len, self.ones) = (0, 0);
     }
 
+    /// Adds as many equal bits.
+    #[inline]
+    pub(super) fn push_run(&mut self, bit: bool, count: usize) {
+        let of_byte = |count: usize| if bit { (0xff_u16 >> (8 - count)) as u8 } else { 0 };
+        let used = self.len % 8;
+        let first = if used == 0 { 0 } else { count.min(8 - used) };
+        if let Some(last) = self.bytes.last_mut().filter(|_| first > 0) {
+            *last |= of_byte(first) << used;
+        }
+        let rest = count - first;
+        self.bytes.resize(self.bytes.len() + rest / 8, of_byte(8));
+        if !rest.is_multiple_of(8) {
+            self.bytes.push(of_byte(rest % 8));
+        }
+        self.len += count;
+        self.ones += if bit { count } else { 0 };
+    }
+
+    #[inline]
     pub(super) fn push(&mut self, bit: bool) {
         if self.len.is_multiple_of(8) {
             self.bytes.push(0);
@@ -186,4 +205,25 @@ fn put_miniblock(out: &mut Vec<u8>, deltas: &[i64], least: i64, width: u32) {
     let rest = (packed as u64).to_le_bytes();
     let left = (at + bytes - place).min(bits.div_ceil(8) as usize);
     out[place..place + left].copy_from_slice(&rest[..left]);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Guarantees: a run of bits is as many bits one by one.
+        #[test]
+        fn runs_of_bits_are_bits(runs in prop::collection::vec((any::<bool>(), 0_usize..40), 0..20)) {
+            let (mut runs_of, mut one_by_one) = (Bits::default(), Bits::default());
+            for (bit, count) in runs {
+                runs_of.push_run(bit, count);
+                (0..count).for_each(|_| one_by_one.push(bit));
+            }
+            prop_assert_eq!(&runs_of.bytes, &one_by_one.bytes);
+            prop_assert_eq!((runs_of.len, runs_of.ones), (one_by_one.len, one_by_one.ones));
+        }
+    }
 }

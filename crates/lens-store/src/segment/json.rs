@@ -92,5 +92,6 @@ fn put_int(out: &mut String, value: i64) {
     if value < 0 {
         out.push('-');
     }
-    digits[at..].iter().for_each(|digit| out.push(char::from(*digit)));
+    // Digits are ASCII.
+    out.push_str(std::str::from_utf8(&digits[at..]).unwrap_or_default());
 }

@@ -9,12 +9,12 @@ use gym_telemetry::semconv;
 use lens_otlp::DecodeError;
 use lens_otlp::encode::StatusCode;
 use lens_otlp::json::{put_plain_attributes, put_plain_value};
-use lens_otlp::view::{AnyValue, Attributes, key_value};
+use lens_otlp::view::{AnyValue, Attributes, Plain, key_value, plain_parts};
 use lens_otlp::wire::{Fields, put_bytes, put_message};
 
 use super::SegmentError;
 use super::column::{Column, Counts};
-use super::intern::Interner;
+use super::intern::{Guess, Interner};
 use super::json::{is_sayable, put_object};
 use super::schema::{LONG_TEXT_BYTES, Map, PROMOTED, entries, leaf};
 use super::table::{Leaf, Table};
@@ -31,6 +31,10 @@ struct Key {
     at: u32,
     /// Its number in the dictionary of each map, plus one.
     codes: [u32; Map::COUNT],
+    /// Its next text.
+    text: Guess,
+    /// The key after it.
+    next: Guess,
 }
 
 /// The columns that say where a span comes from, as numbers in their dictionaries.
@@ -39,11 +43,8 @@ struct OriginCodes {
     scope: u32,
     version: Option<u32>,
     resource: u32,
-    otlp: u32,
     /// Its place in [`Walker::services`].
     service_nth: usize,
-    /// Keeps the address from being used again.
-    _alive: Arc<Origin>,
 }
 
 /// What a trace's row wants of a span.
@@ -68,6 +69,16 @@ enum Raw<'a> {
 /// Key and value of an encoded attribute, and whether it has a value at all.
 #[inline]
 fn read_attribute(message: &[u8]) -> Result<(&[u8], Raw<'_>, bool), DecodeError> {
+    match plain_parts(message) {
+        Some((key, Plain::Text(text))) => Ok((key, Raw::Text(text), true)),
+        Some((key, Plain::Bool(value))) => Ok((key, Raw::Bool(value), true)),
+        Some((key, Plain::Int(value))) => Ok((key, Raw::Int(value), true)),
+        Some((key, Plain::Double(value))) => Ok((key, Raw::Double(value), true)),
+        None => read_any_attribute(message),
+    }
+}
+
+fn read_any_attribute(message: &[u8]) -> Result<(&[u8], Raw<'_>, bool), DecodeError> {
     let (mut key, mut value, mut has_value) = (&[][..], Raw::Other(message), false);
     for field in Fields::new(message) {
         match field? {
@@ -97,8 +108,12 @@ fn read_attribute(message: &[u8]) -> Result<(&[u8], Raw<'_>, bool), DecodeError>
 pub(super) struct Walker {
     key_names: Interner,
     keys: Vec<Key>,
-    /// Places in `origins` by address.
-    origin_places: HashMap<usize, usize, Addresses>,
+    /// The first key of the next span.
+    first_key: Guess,
+    known: Known,
+    /// Places in `origins` by address, with what keeps the address from being used again.
+    origin_places: HashMap<usize, (usize, Arc<Origin>), Addresses>,
+    /// By their numbers in their column: a process has the same in every request.
     origins: Vec<OriginCodes>,
     last_origin: Option<(usize, usize)>,
     attributes: Vec<(u32, Raw<'static>)>,
@@ -110,6 +125,13 @@ pub(super) struct Walker {
     pub(super) services: Vec<Arc<str>>,
     /// Name of the span that was walked last.
     pub(super) name: String,
+}
+
+/// Kinds and statuses in their columns, by the numbers of the enumerations.
+#[derive(Default)]
+struct Known {
+    kinds: [Guess; 6],
+    statuses: [Guess; 3],
 }
 
 /// The fields of a span, as far as they are no lists.
@@ -152,13 +174,15 @@ impl Walker {
         let mut head = Head::default();
         // Whether the columns say everything.
         let mut is_exact = true;
+        let mut last_key = None;
         let message = &span.message[..];
         for field in Fields::new(message) {
             match field? {
                 (9, content) => {
                     let (key, value, has_value) = read_attribute(content.bytes()?)?;
                     is_exact &= has_value;
-                    let code = self.key(key);
+                    let code = self.key_after(last_key, key);
+                    last_key = Some(code);
                     let key = &mut self.keys[code as usize];
                     if key.row == row as u32 + 1 {
                         // The last one wins.
@@ -187,7 +211,7 @@ impl Walker {
                 _ => is_exact = false,
             }
         }
-        is_exact &= head.put(span, row, columns, counts);
+        is_exact &= head.put(span, row, columns, counts, &mut self.known);
         let service_nth = self.put_origin(&span.origin, row, columns, counts)?;
         for (code, value) in &attributes {
             is_exact &= self.put_attribute(*code, *value, row, columns, counts)?;
@@ -216,9 +240,14 @@ impl Walker {
         })
     }
 
+    /// The number of the key that comes after another. Spans of one kind have the same keys in the same order.
     #[inline]
-    fn key(&mut self, key: &[u8]) -> u32 {
-        let code = self.key_names.intern(key);
+    fn key_after(&mut self, last: Option<u32>, key: &[u8]) -> u32 {
+        let guess = match last {
+            Some(last) => &mut self.keys[last as usize].next,
+            None => &mut self.first_key,
+        };
+        let code = self.key_names.intern_like(guess, key);
         if code as usize == self.keys.len() {
             let promoted = PROMOTED.iter().position(|(name, _)| name.as_bytes() == key);
             self.keys.push(Key {
@@ -226,6 +255,8 @@ impl Walker {
                 row: 0,
                 at: 0,
                 codes: [0; Map::COUNT],
+                text: Guess::default(),
+                next: Guess::default(),
             });
         }
         code
@@ -245,7 +276,7 @@ impl Walker {
             let column = &mut columns[leaf::PROMOTED + nth];
             let is_taken = match (PROMOTED[nth].1, value) {
                 (Leaf::Text, Raw::Text(text)) if text.len() <= LONG_TEXT_BYTES => {
-                    column.push_text(text);
+                    column.push_text_like(&mut key.text, text);
                     true
                 }
                 (Leaf::Int, Raw::Int(value)) => {
@@ -276,7 +307,7 @@ impl Walker {
         let column = &mut columns[leaf::MAPS + 2 * map + 1];
         let mut is_exact = true;
         match value {
-            Raw::Text(text) => column.push_text(text),
+            Raw::Text(text) => column.push_text_like(&mut key.text, text),
             Raw::Int(value) => column.push_int(value),
             Raw::Double(value) => column.push_double(value),
             Raw::Bool(value) => column.push_bool(value),
@@ -381,12 +412,15 @@ impl Walker {
         let place = match self.last_origin {
             Some((last, place)) if last == address => place,
             _ => match self.origin_places.get(&address) {
-                Some(place) => *place,
+                Some((place, _)) => *place,
                 None => {
-                    let codes = self.read_origin(origin, columns)?;
-                    self.origins.push(codes);
-                    self.origin_places.insert(address, self.origins.len() - 1);
-                    self.origins.len() - 1
+                    let place = columns[leaf::ORIGIN].code_of(&origin_message(origin)) as usize;
+                    if place == self.origins.len() {
+                        let codes = self.read_origin(origin, columns)?;
+                        self.origins.push(codes);
+                    }
+                    self.origin_places.insert(address, (place, Arc::clone(origin)));
+                    place
                 }
             },
         };
@@ -399,7 +433,7 @@ impl Walker {
             counts[entries::SCOPE_VERSION].add(row, 1);
         }
         columns[leaf::RESOURCE].push_code(codes.resource);
-        columns[leaf::ORIGIN].push_code(codes.otlp);
+        columns[leaf::ORIGIN].push_code(place as u32);
         Ok(codes.service_nth)
     }
 
@@ -434,9 +468,7 @@ impl Walker {
             scope: columns[leaf::SCOPE_NAME].code_of(name),
             version: (!version.is_empty()).then(|| columns[leaf::SCOPE_VERSION].code_of(version)),
             resource: columns[leaf::RESOURCE].code_of(self.json.as_bytes()),
-            otlp: columns[leaf::ORIGIN].code_of(&origin_message(origin)),
             service_nth,
-            _alive: Arc::clone(origin),
         })
     }
 }
@@ -505,6 +537,7 @@ impl<'a> Head<'a> {
         row: usize,
         columns: &mut [Column],
         counts: &mut [Counts],
+        known: &mut Known,
     ) -> bool {
         let mut id = [0; 32];
         columns[leaf::TRACE_ID].push_text(hex(&span.trace_id.to_bytes(), &mut id));
@@ -517,9 +550,11 @@ impl<'a> Head<'a> {
         let duration = self.end_nanos.wrapping_sub(self.start_nanos) as i64;
         columns[leaf::DURATION].push_int(duration);
         columns[leaf::NAME].push_text(self.name);
-        columns[leaf::KIND].push_text(kind_name(self.kind).as_bytes());
+        let kind = &mut known.kinds[(self.kind as usize).min(5)];
+        columns[leaf::KIND].push_text_like(kind, kind_name(self.kind).as_bytes());
         let status = StatusCode::from_number(self.status);
-        columns[leaf::STATUS_CODE].push_text(status.as_str().as_bytes());
+        let known = &mut known.statuses[(self.status as usize).min(2)];
+        columns[leaf::STATUS_CODE].push_text_like(known, status.as_str().as_bytes());
         if !self.status_message.is_empty() {
             columns[leaf::STATUS_MESSAGE].push_text(self.status_message);
             counts[entries::STATUS_MESSAGE].add(row, 1);
