@@ -9,6 +9,7 @@
 //! * What [`decode`] lets through can be read to its end: no later step meets a malformed span.
 //! * A malformed span is refused alone. A request whose frame is broken is refused whole.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -77,11 +78,11 @@ impl RawSpan {
 
 /// Looks at every cache line of some messages. Spans of a trace lie all over the requests that they came in, and a walk
 /// would wait for memory at each; these reads do not wait for each other.
-pub(crate) fn fetch(spans: &[RawSpan]) {
+pub(crate) fn fetch(spans: &[impl Borrow<RawSpan>]) {
     const CACHE_LINE: usize = 64;
     let mut seen = 0_u8;
     for span in spans {
-        for byte in span.message.iter().step_by(CACHE_LINE) {
+        for byte in span.borrow().message.iter().step_by(CACHE_LINE) {
             seen ^= byte;
         }
     }

@@ -1,5 +1,6 @@
 //! Writes a file of spans.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
@@ -59,7 +60,7 @@ pub fn write_spans(
     options: &SpanOptions,
 ) -> Result<SpanFacts, SegmentError> {
     let mut writer = SpanWriter::new(out, options)?;
-    writer.push_all(spans)?;
+    writer.push(spans)?;
     writer.finish()
 }
 
@@ -76,8 +77,6 @@ pub struct SpanWriter<W: Write + Send> {
     /// Places in the walker's services of the trace that is being written.
     services: Vec<usize>,
     has_believed: bool,
-    /// Spans whose messages will be fetched together.
-    waiting: Vec<RawSpan>,
 }
 
 impl<W: Write + Send> fmt::Debug for SpanWriter<W> {
@@ -106,48 +105,22 @@ impl<W: Write + Send> SpanWriter<W> {
             last: None,
             services: Vec::new(),
             has_believed: false,
-            waiting: Vec::with_capacity(FETCHED),
         })
     }
 
-    /// Adds spans that are all in memory: quicker than one by one.
+    /// Adds spans; several are quicker than one by one.
     ///
     /// # Errors
     ///
-    /// Those of [`push`](Self::push).
-    pub fn push_all(&mut self, spans: &[RawSpan]) -> Result<(), SegmentError> {
-        self.add_waiting()?;
+    /// When the medium fails, when a span is malformed, and when one belongs before the one before it.
+    pub fn push(&mut self, spans: &[impl Borrow<RawSpan>]) -> Result<(), SegmentError> {
         for spans in spans.chunks(FETCHED) {
             fetch(spans);
             for span in spans {
-                self.add(span)?;
+                self.add(span.borrow())?;
             }
         }
         Ok(())
-    }
-
-    fn add_waiting(&mut self) -> Result<(), SegmentError> {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        fetch(&waiting);
-        for span in &waiting {
-            self.add(span)?;
-        }
-        waiting.clear();
-        self.waiting = waiting;
-        Ok(())
-    }
-
-    /// Adds a span; it may be written with one of the next, whose call then tells what is wrong with it.
-    ///
-    /// # Errors
-    ///
-    /// When the medium fails, when a span is malformed, and when it belongs before the one before it.
-    pub fn push(&mut self, span: &RawSpan) -> Result<(), SegmentError> {
-        self.waiting.push(span.clone());
-        if self.waiting.len() < FETCHED {
-            return Ok(());
-        }
-        self.add_waiting()
     }
 
     fn add(&mut self, span: &RawSpan) -> Result<(), SegmentError> {
@@ -219,7 +192,6 @@ impl<W: Write + Send> SpanWriter<W> {
     ///
     /// Those of [`push`](Self::push).
     pub fn finish(mut self) -> Result<SpanFacts, SegmentError> {
-        self.add_waiting()?;
         self.end_trace();
         self.facts.bytes = self.table.finish()?;
         if self.facts.rows == 0 {

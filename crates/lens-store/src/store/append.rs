@@ -30,7 +30,8 @@ pub(super) fn take_apart(signal: Signal, request: &Bytes) -> Result<Taken, lens_
     let (batch, rejected, reason) = match signal {
         Signal::Traces => {
             let decoded = raw::decode(request, 0)?;
-            (Batch::Spans(decoded.spans), decoded.refused, decoded.reason.map(|r| r.to_string()))
+            let reason = decoded.reason.map(|reason| reason.to_string());
+            (Batch::of_spans(decoded.spans), decoded.refused, reason)
         }
         Signal::Logs => {
             let decoded = raw::decode_logs(request, 0)?;
@@ -102,7 +103,7 @@ impl Shared {
         let taken = take_apart(signal, request);
         let Taken { mut batch, appended } =
             taken.map_err(|error| Refusal::BadRequest(error.to_string()))?;
-        if let Batch::Spans(spans) = &batch {
+        if let Batch::Spans { spans, .. } = &batch {
             look(spans);
         }
         if batch.len() == 0 {

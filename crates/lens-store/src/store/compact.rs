@@ -139,7 +139,7 @@ impl Shared {
         &self,
         segments: &[Arc<Segment>],
         left_out: &mut LeftOut,
-        tell: &mut dyn FnMut(&RawSpan) -> Result<(), SegmentError>,
+        tell: &mut dyn FnMut(&[&RawSpan]) -> Result<(), SegmentError>,
     ) -> Result<(), (Option<Arc<Segment>>, SegmentError)> {
         let of = |(segment, error): Failed| (Some(segment), error);
         let mut merge = Merge::new(segments).map_err(of)?;
@@ -150,7 +150,8 @@ impl Shared {
                 left_out.let_go += spans.len() as u64;
                 continue;
             }
-            spans.iter().try_for_each(&mut *tell).map_err(|error| (None, error))?;
+            let mut told = spans.iter().map(|span| tell(&[span]));
+            told.try_for_each(|told| told.map_err(|error| (None, error)))?;
             groups += 1;
             if groups % LOOKS_EVERY == 0 {
                 // It is due again in the next upkeep when it fails.

@@ -51,7 +51,7 @@ pub(super) fn one_of_each<'a, T: Copy + Ord>(
     kept
 }
 
-pub(super) fn agree(one: &RawSpan, other: &RawSpan) -> bool {
+fn agree(one: &RawSpan, other: &RawSpan) -> bool {
     (one.trace_id, one.span_id, one.start_nanos)
         == (other.trace_id, other.span_id, other.start_nanos)
 }

@@ -15,12 +15,13 @@ use super::rows::{is_left_out, version_of};
 use super::{Shared, Snapshot, Store, locked};
 use crate::ids::TraceId;
 use crate::manifest::{SegmentEntry, Table};
-use crate::raw::{RawLog, RawMetric};
+use crate::raw::{RawLog, RawMetric, RawSpan};
 use crate::rollouts::{RolloutRow, rows_of_spans};
 use crate::segment::{
-    SpanOptions, SpanWriter, TraceIndex, write_logs, write_points, write_rollouts, write_traces,
+    SegmentError, SpanOptions, SpanWriter, TraceIndex, write_logs, write_points, write_rollouts,
+    write_traces,
 };
-use crate::trace::{Reader, may_be_rollout_root};
+use crate::trace::Reader;
 
 /// How long a flush that failed is not tried again; doubled each time, up to the second.
 const RETRY_NANOS: (u64, u64) = (1_000_000_000, 30_000_000_000);
@@ -108,23 +109,19 @@ impl Shared {
     ) -> Result<BTreeMap<Day, OfDay>, StoreError> {
         let before = Snapshot::new(self);
         let mut days: BTreeMap<Day, OfDay> = BTreeMap::new();
-        // Each trace, and whether a root may be among its spans.
-        let mut traces: Vec<(TraceId, bool)> = Vec::new();
+        let mut traces: Vec<TraceId> = Vec::new();
         frozen.in_file_order(|position, span, arrived_nanos| {
             let day = Day::of(span.start_nanos, arrived_nanos);
             days.entry(day).or_default().positions.push(position);
-            match traces.last_mut() {
-                Some((id, has_root)) if *id == span.trace_id => {
-                    *has_root = *has_root || may_be_rollout_root(span);
-                }
-                _ => traces.push((span.trace_id, may_be_rollout_root(span))),
+            if traces.last() != Some(&span.trace_id) {
+                traces.push(span.trace_id);
             }
         });
         // Those whose rows are to be computed. A root that was committed before has left a row, so most traces need not
         // be put together.
         let mut wanted: Vec<TraceId> = Vec::new();
-        for (id, has_root) in traces {
-            if has_root || before.has_stored_rows(id)? {
+        for id in traces {
+            if frozen.may_have_root(id) || before.has_stored_rows(id)? {
                 wanted.push(id);
             }
         }
@@ -173,15 +170,17 @@ pub(super) fn write_spans(
     files: &mut NewFiles<'_>,
     day: Day,
     spans: impl FnOnce(
-        &mut dyn FnMut(&crate::raw::RawSpan) -> Result<(), crate::segment::SegmentError>,
-    ) -> Result<(), crate::segment::SegmentError>,
+        &mut dyn FnMut(&[&RawSpan]) -> Result<(), SegmentError>,
+    ) -> Result<(), SegmentError>,
 ) -> Result<(), StoreError> {
     let (facts, starts) = files.write(Table::Spans, |out| {
         let mut writer = SpanWriter::new(out, &SpanOptions { day: Some(day.0) })?;
         let mut starts = (u64::MAX, 0);
-        spans(&mut |span| {
-            starts = (starts.0.min(span.start_nanos), starts.1.max(span.start_nanos));
-            writer.push(span)
+        spans(&mut |spans| {
+            for span in spans {
+                starts = (starts.0.min(span.start_nanos), starts.1.max(span.start_nanos));
+            }
+            writer.push(spans)
         })?;
         let facts = writer.finish()?;
         Ok((facts.rows, (facts, starts)))

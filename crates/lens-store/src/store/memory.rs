@@ -3,17 +3,20 @@
 //! It only grows, so a snapshot of it is how long it was ([`MemoryView`]). Nothing is converted here: a span is a
 //! slice of its request.
 
-use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use super::dedup::{agree, one_of_each};
+use super::dedup::one_of_each;
 use crate::ids::TraceId;
 use crate::raw::{RawLog, RawMetric, RawSpan};
+use crate::trace::may_be_rollout_root;
 
 /// Spans of one allocation.
 const CHUNK: usize = 1 << 14;
+/// Spans that are looked at together.
+const LOOKED_AT: usize = 64;
 /// Spans that are copied out of the lock at a time.
 const BLOCK: usize = 1 << 10;
 /// No span.
@@ -24,15 +27,25 @@ const SPAN_BYTES: u64 = (size_of::<RawSpan>() + size_of::<u32>() + 8) as u64;
 /// What one request carries.
 #[derive(Debug)]
 pub(super) enum Batch {
-    Spans(Vec<RawSpan>),
+    Spans {
+        spans: Vec<RawSpan>,
+        /// Traces among whose spans may be a root of a rollout.
+        with_roots: Vec<TraceId>,
+    },
     Logs(Vec<RawLog>),
     Metrics(Vec<RawMetric>),
 }
 
 impl Batch {
+    /// Spans, as long as they are in the cache.
+    pub(super) fn of_spans(spans: Vec<RawSpan>) -> Self {
+        let roots = spans.iter().filter(|span| may_be_rollout_root(span));
+        Self::Spans { with_roots: roots.map(|span| span.trace_id).collect(), spans }
+    }
+
     pub(super) fn len(&self) -> usize {
         match self {
-            Self::Spans(items) => items.len(),
+            Self::Spans { spans, .. } => spans.len(),
             Self::Logs(items) => items.len(),
             Self::Metrics(items) => items.len(),
         }
@@ -41,7 +54,7 @@ impl Batch {
     /// Puts the number of their request on the items.
     pub(super) fn set_seq(&mut self, seq: u64) {
         match self {
-            Self::Spans(items) => items.iter_mut().for_each(|item| item.ingest_seq = seq),
+            Self::Spans { spans, .. } => spans.iter_mut().for_each(|span| span.ingest_seq = seq),
             Self::Logs(items) => items.iter_mut().for_each(|item| item.ingest_seq = seq),
             Self::Metrics(items) => items.iter_mut().for_each(|item| item.ingest_seq = seq),
         }
@@ -62,6 +75,8 @@ struct Inner {
     previous: Vec<u32>,
     /// The newest span of each trace.
     newest: HashMap<TraceId, u32, IdState>,
+    /// Traces among whose spans may be a root of a rollout.
+    with_roots: HashSet<TraceId, IdState>,
     logs: Vec<RawLog>,
     metrics: Vec<RawMetric>,
     /// When each request was received, in order of their numbers.
@@ -119,8 +134,9 @@ impl Memory {
         inner.arrivals.push((seq, arrived_nanos));
         inner.bytes += request_bytes as u64;
         match batch {
-            Batch::Spans(spans) => {
+            Batch::Spans { spans, with_roots } => {
                 inner.bytes += spans.len() as u64 * SPAN_BYTES;
+                inner.with_roots.extend(with_roots);
                 spans.into_iter().for_each(|span| inner.push_span(span));
             }
             Batch::Logs(logs) => {
@@ -165,25 +181,31 @@ impl Memory {
         let mut traces: Vec<(TraceId, u32)> =
             inner.newest.iter().map(|(id, newest)| (*id, *newest)).collect();
         traces.sort_unstable_by_key(|trace| trace.0);
-        let mut positions = Vec::new();
+        let (mut places, mut positions) = (Vec::new(), Vec::new());
+        let span = |position: u32| inner.span(position as usize);
         for (_, newest) in traces {
-            positions.clear();
+            places.clear();
             let mut position = newest;
             while position != NONE {
-                positions.push(position);
+                places.push((0, 0, position));
                 position = inner.previous[position as usize];
             }
-            let span = |position: u32| inner.span(position as usize);
-            // Later positions came later.
-            positions.sort_unstable_by_key(|position| {
+            // Spans lie all over memory: each is looked at once, and no look waits for another.
+            for (start_nanos, span_id, position) in &mut places {
                 let span = span(*position);
-                (span.start_nanos, span.span_id, *position)
-            });
-            if !positions.is_sorted_by(|one, other| !agree(span(*one), span(*other))) {
+                (*start_nanos, *span_id) = (span.start_nanos, span.span_id.number());
+            }
+            // Later positions came later.
+            places.sort_unstable();
+            positions.clear();
+            positions.extend(places.iter().map(|(.., position)| *position));
+            let has_copies =
+                places.windows(2).any(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1));
+            if has_copies {
                 positions = one_of_each(&positions, span);
             }
             for position in &positions {
-                let span = inner.span(*position as usize);
+                let span = span(*position);
                 tell(*position, span, inner.arrival_of(span.ingest_seq));
             }
         }
@@ -193,10 +215,21 @@ impl Memory {
     pub(super) fn at<E>(
         &self,
         positions: &[u32],
-        mut look: impl FnMut(&RawSpan) -> Result<(), E>,
+        mut look: impl FnMut(&[&RawSpan]) -> Result<(), E>,
     ) -> Result<(), E> {
         let inner = self.read();
-        positions.iter().try_for_each(|position| look(inner.span(*position as usize)))
+        let mut spans = Vec::with_capacity(LOOKED_AT);
+        for positions in positions.chunks(LOOKED_AT) {
+            spans.clear();
+            spans.extend(positions.iter().map(|position| inner.span(*position as usize)));
+            look(&spans)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a root of a rollout may be among the spans of a trace; `false` is always right.
+    pub(super) fn may_have_root(&self, id: TraceId) -> bool {
+        self.read().with_roots.contains(&id)
     }
 
     /// When the newest request was received.
@@ -226,6 +259,13 @@ impl Inner {
 
     /// When the request with a number was received.
     fn arrival_of(&self, seq: u64) -> u64 {
+        // Numbers follow each other as long as nothing is lost.
+        let first = self.arrivals.first().map_or(0, |arrival| arrival.0);
+        if let Some((found, nanos)) = self.arrivals.get(seq.wrapping_sub(first) as usize)
+            && *found == seq
+        {
+            return *nanos;
+        }
         let at = self.arrivals.binary_search_by_key(&seq, |arrival| arrival.0);
         at.map_or(0, |at| self.arrivals[at].1)
     }
@@ -249,6 +289,11 @@ impl MemoryView {
             position = inner.previous[position as usize];
         }
         spans[before..].reverse();
+    }
+
+    /// Whether a root of a rollout may be among the spans of a trace; `false` is always right.
+    pub(super) fn may_have_root(&self, id: TraceId) -> bool {
+        self.memory.may_have_root(id)
     }
 
     /// Ids of its traces with how many spans each has, in no order.

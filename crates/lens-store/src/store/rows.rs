@@ -18,7 +18,7 @@ use crate::ids::TraceId;
 use crate::raw::RawSpan;
 use crate::rollouts::{Filter, Kept, RolloutRow, rows_of_spans};
 use crate::segment::TraceRow;
-use crate::trace::{Reader, may_be_rollout_root};
+use crate::trace::Reader;
 
 /// Rows of traces in memory, so that a query does not compute again what did not change.
 #[derive(Debug, Default)]
@@ -164,7 +164,7 @@ impl Snapshot {
 
     /// Whether a root of a rollout may be among the spans of a trace that are in memory.
     fn may_have_root(&self, id: TraceId) -> bool {
-        self.with_memory(id, Vec::new()).iter().any(may_be_rollout_root)
+        self.memory().any(|memory| memory.may_have_root(id))
     }
 
     /// One row for each trace, by start, newest last.

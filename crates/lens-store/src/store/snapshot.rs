@@ -81,6 +81,11 @@ impl Snapshot {
         Ok(self.with_memory(id, committed.unwrap_or_default()))
     }
 
+    /// The parts of memory that it shows.
+    pub(super) fn memory(&self) -> impl Iterator<Item = &MemoryView> {
+        self.memory.iter()
+    }
+
     /// The spans of a trace, each once, by start: those that were committed and those in memory.
     pub(super) fn with_memory(&self, id: TraceId, committed: Vec<RawSpan>) -> Vec<RawSpan> {
         let mut spans = committed;
