@@ -73,8 +73,9 @@ pub(super) struct Bounds {
     pub timeout: Duration,
 }
 
-/// Smaller bodies are copied out of the buffer that the connection reads into, so that keeping one keeps no more.
-const COPY_BELOW_BYTES: usize = 64 << 10;
+/// Smaller bodies are copied out of the buffer that the connection reads into, so that keeping one keeps no more: the
+/// buffer may be as large as the longest frame, which is a few of these.
+const COPY_BELOW_BYTES: usize = 128 << 10;
 
 /// Reads a body to its end. A large one that comes in a single piece is not copied. `begin` sees what comes first, and
 /// may refuse the rest or tell how long the whole will be.

@@ -30,7 +30,9 @@ const SHED_AFTER: Duration = Duration::from_secs(1);
 const PEEK_PAUSE: Duration = Duration::from_millis(5);
 /// Bytes that may come on a connection of HTTP/2 before they are asked for: what one may hold besides the budget.
 const WINDOW_BYTES: u32 = 1 << 20;
-const FRAME_BYTES: u32 = 256 << 10;
+/// A body that comes in one frame is kept where it was read to; one that comes in several is put together. A usual
+/// request of 512 spans fits.
+const FRAME_BYTES: u32 = 512 << 10;
 const CONCURRENT_STREAMS: u32 = 128;
 const HEADER_BYTES: u32 = 16 << 10;
 /// HTTP/1.1 reads at most this much at once, and holds as much.
