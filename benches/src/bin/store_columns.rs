@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! store-columns write SHAPE SPANS          decode, sort and write one file; µs of CPU and bytes a span
+//! store-columns rows SHAPE SPANS           rows of rollouts of decoded spans; µs of CPU a span
 //! store-columns make SHAPE SPANS FILES DIR write FILES files
 //! store-columns lookup DIR LOOKUPS         random traces by id, wall clock and CPU
 //! ```
@@ -14,7 +15,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use lens_store::raw::{RawSpan, decode};
+use lens_store::rollouts::rows_of_spans;
 use lens_store::segment::{SpanOptions, SpanReader, write_spans};
+use lens_store::trace::Reader;
 use lens_testing::load::{self, Batch, Options, Order, Rollouts};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -79,6 +82,25 @@ fn write(shape: &str, spans: u64) -> Done {
             micros(decode + sort + write),
             facts.bytes as f64 / count,
         );
+    }
+    Ok(())
+}
+
+/// The rows of the rollouts of each trace, as a flush computes them.
+fn rows(shape: &str, spans: u64) -> Done {
+    let (spans, ..) = decoded(&batches(shape, 1, spans)?)?;
+    for _ in 0..3 {
+        let traces = spans.chunk_by(|one, other| one.trace_id == other.trace_id);
+        let traces: Vec<Vec<RawSpan>> = traces.map(<[RawSpan]>::to_vec).collect();
+        let arrived_nanos = spans.iter().map(|span| span.start_nanos).max();
+        let begun = cpu();
+        let mut reader = Reader::default();
+        let count: usize = traces
+            .into_iter()
+            .map(|spans| rows_of_spans(&mut reader, spans, arrived_nanos).len())
+            .sum();
+        let micros = (cpu() - begun).as_secs_f64() * 1e6 / spans.len() as f64;
+        println!("{shape} spans={} rows={count} {micros:.2} us/span", spans.len());
     }
     Ok(())
 }
@@ -153,10 +175,11 @@ fn main() -> Done {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         ["write", shape, spans] => write(shape, spans.parse()?),
+        ["rows", shape, spans] => rows(shape, spans.parse()?),
         ["make", shape, spans, files, dir] => {
             make(shape, spans.parse()?, files.parse()?, Path::new(dir))
         }
         ["lookup", dir, lookups] => lookup(Path::new(dir), lookups.parse()?),
-        _ => Err("usage: store-columns write|make|lookup …; see the source".into()),
+        _ => Err("usage: store-columns write|rows|make|lookup …; see the source".into()),
     }
 }
