@@ -61,9 +61,11 @@ impl Counts {
         self.entries = 0;
     }
 
-    /// Rows after the last with an entry have none.
+    /// Rows after the last with an entry have none. Where none has any nobody looks at rows.
     pub(super) fn fill(&mut self, rows: usize) {
-        self.per_row.resize(rows, 0);
+        if self.entries > 0 {
+            self.per_row.resize(rows, 0);
+        }
     }
 }
 
@@ -487,19 +489,31 @@ impl Cursor {
         if counts.entries == 0 {
             return Self { row: rows, value: 0, entry: rows };
         }
-        let mut at = self;
-        while at.row < most {
-            let count = counts.per_row[at.row] as usize;
-            at.row += 1;
-            at.value += count;
-            at.entry += count.max(1);
+        let is_full = |at: &Self| {
             let bytes = match &column.values {
                 Values::Plain { ends, .. } => plain_range(ends, self.value..at.value).len(),
                 _ => 0,
             };
-            if bytes >= PAGE_BYTES || at.entry - self.entry >= PAGE_ENTRIES {
-                break;
-            }
+            bytes >= PAGE_BYTES || at.entry - self.entry >= PAGE_ENTRIES
+        };
+        // Mostly the rows are what ends a page.
+        let counts = &counts.per_row[..most];
+        let all = Self {
+            row: most,
+            value: self.value
+                + counts[self.row..].iter().map(|count| *count as usize).sum::<usize>(),
+            entry: self.entry
+                + counts[self.row..].iter().map(|count| *count.max(&1) as usize).sum::<usize>(),
+        };
+        if !is_full(&all) {
+            return all;
+        }
+        let mut at = self;
+        while at.row < most && !is_full(&at) {
+            let count = counts[at.row] as usize;
+            at.row += 1;
+            at.value += count;
+            at.entry += count.max(1);
         }
         at
     }
