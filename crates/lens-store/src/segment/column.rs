@@ -658,3 +658,53 @@ fn statistics(values: &Values, nulls: u64) -> Option<Statistics> {
         Values::Doubles(_) | Values::Bools(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Guarantees: a page ends at the first row with which it has enough rows, bytes or entries.
+        #[test]
+        fn pages_end_where_going_row_by_row_ends_them(
+            rows in prop::collection::vec((0_usize..3, 0_usize..4_096), 1..600),
+            many in 0_usize..600,
+        ) {
+            let mut column = Column::new(Values::plain(), Stats::None, Some(0));
+            let mut counts = Counts::new(true);
+            let mut ends = Vec::new();
+            for (row, (count, length)) in rows.iter().enumerate() {
+                // One row has more entries than a page.
+                let count = if row == many { PAGE_ENTRIES + count } else { *count };
+                let length = if row == many { 0 } else { *length };
+                (0..count).for_each(|_| column.push_text(&b"x".repeat(length)));
+                counts.add(row, count as u32);
+                ends.push((count, count * (4 + length)));
+            }
+            counts.fill(rows.len());
+            prop_assume!(counts.entries > 0);
+            let mut cursor = Cursor { row: 0, value: 0, entry: 0 };
+            while cursor.row < rows.len() {
+                let (mut row, mut bytes, mut entries) = (cursor.row, 0, 0);
+                while row < rows.len()
+                    && row - cursor.row < PAGE_ROWS
+                    && bytes < PAGE_BYTES
+                    && entries < PAGE_ENTRIES
+                {
+                    bytes += ends[row].1;
+                    entries += ends[row].0.max(1);
+                    row += 1;
+                }
+                let end = cursor.page_end(&column, Some(&counts), rows.len());
+                let values: usize = ends[cursor.row..row].iter().map(|(count, _)| count).sum();
+                prop_assert_eq!(
+                    (end.row, end.value - cursor.value, end.entry - cursor.entry),
+                    (row, values, entries)
+                );
+                cursor = end;
+            }
+        }
+    }
+}
