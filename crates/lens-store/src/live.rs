@@ -347,11 +347,12 @@ impl InFlight {
         let Some(entry) = at.and_then(|at| entries.get_mut(at)) else { return };
         let source = self.processes.get(process);
         let at_nanos = source.at(end_nanos, now_nanos);
-        // Once, however often it arrives.
+        // Once, however often it arrives. Of one that was given up a retry may still be told of.
         let key = (span.trace_id, span.span_id);
+        let is_given_up = ended.is_error || ended.is_cancelled;
         if ended.is_client
             && !self.recent.contains(key)
-            && (entry.repeated(span.span_id, ended.resent) || ended.is_given_up)
+            && (entry.repeated(span.span_id, ended.resent) || is_given_up)
         {
             self.recent.insert(key);
         }

@@ -42,12 +42,14 @@ pub fn run(args: &StoreReplayArgs, printer: &Printer) -> Result<ExitStatus, anyh
         match sending.stopped {
             None => continue,
             Some(Stop::Refused(error)) => {
-                let error: Result<(), _> = Err(error.context(cannot())).advise(|| {
+                status = ExitStatus::Negative;
+                let advised = Err::<(), _>(error.context(cannot())).advise(|| {
                     "--signals chooses what is sent, for a backend that does not take everything"
                         .to_owned()
                 });
-                status = ExitStatus::Negative;
-                error.unwrap_or_else(|error| render::error(printer, &error));
+                if let Err(error) = advised {
+                    render::error(printer, &error);
+                }
             }
             Some(Stop::Away(error)) => {
                 render::error(printer, &error.context(cannot()));

@@ -179,8 +179,8 @@ pub(super) struct Ended<'a> {
     /// How many times the request was sent again.
     pub(super) resent: u32,
     pub(super) is_client: bool,
-    /// It failed, or nobody waited for it any longer: a retry of it may still be told of.
-    pub(super) is_given_up: bool,
+    /// Nobody waited for it any longer.
+    pub(super) is_cancelled: bool,
     pub(super) is_error: bool,
 }
 
@@ -189,7 +189,6 @@ impl<'a> Ended<'a> {
         let mut ended = Self {
             is_client: span.kind == CLIENT,
             is_error: span.status == StatusCode::Error,
-            is_given_up: span.status == StatusCode::Error,
             ..Self::default()
         };
         for pair in span.attributes() {
@@ -197,7 +196,7 @@ impl<'a> Ended<'a> {
             match key {
                 TRUNCATED => ended.is_truncated = matches!(value, AnyValue::Bool(true)),
                 semconv::HTTP_REQUEST_RESEND_COUNT => ended.resent = count(value),
-                semconv::CANCELLED => ended.is_given_up |= matches!(value, AnyValue::Bool(true)),
+                semconv::CANCELLED => ended.is_cancelled = matches!(value, AnyValue::Bool(true)),
                 _ => ended.ids.take(key, value),
             }
         }
