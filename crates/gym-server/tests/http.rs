@@ -12,6 +12,7 @@ use gym_server::http::{HttpError, Reply, ServeOptions, Server, Service};
 use gym_server::instance::{Endpoint, ServerType};
 use gym_server::session::CookieJar;
 use http::{Method, StatusCode};
+use lens_testing::free_port;
 use tokio::sync::watch;
 
 struct Running {
@@ -198,15 +199,12 @@ async fn cookies_go_back_to_the_server_that_set_them() {
 
 #[tokio::test]
 async fn a_closed_port_is_named_at_once_when_nothing_may_be_repeated() {
-    let free = TcpListener::bind("127.0.0.1:0").expect("binds").local_addr().expect("an address");
+    let port = free_port();
     let client = Client::new(ClientConfig::default());
-    let endpoint = Endpoint::gym("policy_model", "127.0.0.1", free.port());
+    let endpoint = Endpoint::gym("policy_model", "127.0.0.1", port);
     let error = client.post(&endpoint, "/run").policy(Policy::Once).send().await;
     let message = error.expect_err("nobody listens").full_message();
-    assert!(
-        message.contains("policy_model") && message.contains(&free.port().to_string()),
-        "{message}"
-    );
+    assert!(message.contains("policy_model") && message.contains(&port.to_string()), "{message}");
 }
 
 /// Guarantees: on one host a Gym server is reached through the socket beside its port, and its

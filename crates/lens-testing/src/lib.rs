@@ -8,6 +8,7 @@ mod collected;
 pub mod load;
 mod memory;
 mod numbers;
+mod port;
 mod sink;
 pub mod tls;
 mod tree;
@@ -17,5 +18,6 @@ pub use collected::{
 };
 pub use memory::{collect, collect_groups};
 pub use numbers::{CollectedNumber, decode_numbers};
+pub use port::free_port;
 pub use sink::{Counts, OtlpSink, ReceivedRequest, Reply, Signal};
 pub use tree::{TreeOptions, render_tree};

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use lens::config::{BatchSettings, ExporterKind, LensConfig, Protocol, SpoolSettings};
 use lens::{Group, Span, TelemetryHandle};
-use lens_testing::{CollectedSpan, OtlpSink, decode};
+use lens_testing::{CollectedSpan, OtlpSink, decode, free_port};
 use serde_json::Value;
 
 static JOB: Group = Group::new("job").long_lived();
@@ -222,9 +222,7 @@ fn rehearse_one(round: Round, recoverer_micros: u64) -> Seen {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().to_str().expect("a readable name");
     let sink = OtlpSink::start().expect("a sink");
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let nowhere = format!("http://{}", nobody.local_addr().expect("an address"));
-    drop(nobody);
+    let nowhere = format!("http://127.0.0.1:{}", free_port());
     let up = sink.http_endpoint();
     let endpoint = if round.is_collector_up { &up } else { &nowhere };
 

@@ -114,10 +114,7 @@ mod tests {
         let endpoint = Endpoint::gym("other", "no-such-name.invalid", 80);
         let error = open(&endpoint, &Tls::default(), false, KeepAlive::default()).await;
         assert_eq!(error.expect_err("no address").kind(), io::ErrorKind::NotFound);
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = listener.local_addr().expect("an address").port();
-        drop(listener);
-        let endpoint = Endpoint::gym("other", "127.0.0.1", port);
+        let endpoint = Endpoint::gym("other", "127.0.0.1", lens_testing::free_port());
         let error = open(&endpoint, &Tls::default(), false, KeepAlive::default()).await;
         assert_eq!(error.expect_err("nobody").kind(), io::ErrorKind::ConnectionRefused);
     }

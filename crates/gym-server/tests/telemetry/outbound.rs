@@ -1,14 +1,13 @@
 //! Outbound requests: their attempts, their waits, and what became of them.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::time::Duration;
 
 use gym_server::client::{Client, ClientConfig, ClientError, Patience, Policy, PoolLimits};
 use gym_server::instance::Endpoint;
 use gym_telemetry::semconv;
 use lens_otlp::encode::StatusCode;
-use lens_testing::CollectedSpan;
+use lens_testing::{CollectedSpan, free_port};
 use serde_json::Value;
 
 use crate::{BUSY, NOT_FOUND, OK, all_spans, count, points, server, telemetry};
@@ -142,8 +141,7 @@ async fn a_request_is_measured_with_its_status_or_its_error_whatever_became_of_i
     }
     let dropped = client.post(&endpoint, "/x").send();
     assert!(tokio::time::timeout(Duration::from_millis(50), dropped).await.is_err());
-    let nobody =
-        TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("one").port();
+    let nobody = free_port();
     let refused = Endpoint::model(&format!("http://127.0.0.1:{nobody}/v1")).expect("a URL");
     let error = client.get(&refused, "/models").send().await.expect_err("nobody listens");
     assert_eq!(error.error_type(), "connection_refused");

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use gym_telemetry::{env_vars, semconv};
 use lens::env_vars::{BAGGAGE, TRACEPARENT, TRACESTATE};
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::net::TcpSocket;
 
 use super::Workspace;
 use crate::args::DemoArgs;
@@ -63,7 +64,8 @@ pub fn collect(
     mut progress: impl FnMut(usize),
 ) -> Result<Outcome, RunError> {
     let began = Instant::now();
-    let mut command = command(args, workspace).map_err(RunError::Start)?;
+    let (_held, head_port) = head_port().map_err(RunError::Start)?;
+    let mut command = command(args, workspace, head_port).map_err(RunError::Start)?;
     let mut child = command.spawn().map_err(RunError::Start)?;
     let log = workspace.logs().join(ORCHESTRATOR_LOG);
     let log = File::create(log).map_err(RunError::Start)?;
@@ -127,10 +129,19 @@ fn interrupt(child: &Child) {
     }
 }
 
-fn command(args: &DemoArgs, workspace: &Workspace) -> io::Result<Command> {
+/// A port for the head server, whose default port may belong to another fleet. As long as the socket is held, the
+/// system gives it to nobody who asks for any port.
+fn head_port() -> io::Result<(TcpSocket, u16)> {
+    let socket = TcpSocket::new_v4()?;
+    // With this, who names the port may have it all the same.
+    socket.set_reuseaddr(true)?;
+    socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+    let port = socket.local_addr()?.port();
+    Ok((socket, port))
+}
+
+fn command(args: &DemoArgs, workspace: &Workspace, head_port: u16) -> io::Result<Command> {
     let program = std::env::current_exe()?;
-    // The head server's default port may belong to another fleet.
-    let head_port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
     let environment = &args.environment;
     let model = "++policy_model.responses_api_models.scripted_model";
 

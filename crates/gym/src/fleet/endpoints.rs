@@ -216,9 +216,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_endpoint_that_refuses_is_named_when_the_time_is_over() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let url = format!("http://{}/v1", listener.local_addr().expect("bound"));
-        drop(listener);
+        let url = format!("http://127.0.0.1:{}/v1", lens_testing::free_port());
         let urls = vec![ModelUrl { url: url.clone(), key: "policy_base_url".to_owned() }];
         let error = wait(urls, Duration::from_millis(1), &Printer::from_terminal().quieted())
             .await

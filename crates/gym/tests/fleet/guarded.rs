@@ -2,15 +2,16 @@
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use std::time::Duration;
 
 use crate::process::{eventually, gym, is_alive};
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Starts a shell script under the guard and reads `lines` pids from its output.
-fn guarded(script: &str, lines: usize) -> (Child, Vec<u32>) {
+/// Starts a shell script under the guard and reads `lines` pids from its output. The script lives no longer than the
+/// pipe, which [`Child::wait`] would close first.
+fn guarded(script: &str, lines: usize) -> (Child, ChildStdin, Vec<u32>) {
     let mut child = gym()
         .args(["guard", "--", "sh", "-c", script])
         .stdin(Stdio::piped())
@@ -24,28 +25,29 @@ fn guarded(script: &str, lines: usize) -> (Child, Vec<u32>) {
         .take(lines)
         .map(|line| line.expect("a line").parse().expect("a pid"))
         .collect();
-    (child, pids)
+    let life = child.stdin.take().expect("piped");
+    (child, life, pids)
 }
 
 #[test]
 fn the_guarded_program_has_the_pid_and_the_exit_status_of_the_guard() {
-    let (mut child, pids) = guarded("echo $$; exit 7", 1);
+    let (mut child, _life, pids) = guarded("echo $$; exit 7", 1);
     assert_eq!(pids, [child.id()]);
     assert_eq!(child.wait().expect("it ends").code(), Some(7));
 }
 
 #[test]
 fn the_end_of_the_pipe_ends_the_program_and_its_children() {
-    let (mut child, pids) = guarded("sleep 1000 & echo $!; echo $$; wait", 2);
+    let (mut child, life, pids) = guarded("sleep 1000 & echo $!; echo $$; wait", 2);
     assert!(pids.iter().all(|pid| is_alive(*pid)));
-    drop(child.stdin.take());
+    drop(life);
     assert_eq!(child.wait().expect("it ends").signal(), Some(15));
     assert!(eventually(SOON, || !pids.iter().any(|pid| is_alive(*pid))), "{pids:?}");
 }
 
 #[test]
 fn what_a_dead_program_left_behind_is_stopped() {
-    let (mut child, pids) = guarded("sleep 1000 & echo $!; exit 3", 1);
+    let (mut child, _life, pids) = guarded("sleep 1000 & echo $!; exit 3", 1);
     assert_eq!(child.wait().expect("it ends").code(), Some(3));
     assert!(eventually(SOON, || !is_alive(pids[0])));
 }

@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lens_testing::free_port;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -107,10 +108,6 @@ impl Drop for Supervisor {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port()
 }
 
 fn all_gone(servers: &[(String, u32)]) -> bool {

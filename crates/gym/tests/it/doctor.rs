@@ -127,7 +127,7 @@ fn the_switch_that_is_off_is_named_and_nothing_is_sent() {
 
 #[test]
 fn a_closed_port_is_told_from_a_receiver_that_is_wrong() {
-    let port = crate::support::free_port();
+    let port = lens_testing::free_port();
     insta::assert_snapshot!(
         "closed",
         ask_in_vain(&on(&format!("http://127.0.0.1:{port}"), "grpc"))

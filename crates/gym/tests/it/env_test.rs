@@ -19,8 +19,7 @@ fn env_test_in(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) 
     command.args(["env", "test"]).args(arguments).current_dir(folder);
     command.envs(environment.iter().copied());
     // A fleet of a neighbouring test may have the default port of the head server.
-    command
-        .arg(format!("++head_server={{host: 127.0.0.1, port: {}}}", crate::support::free_port()));
+    command.arg(format!("++head_server={{host: 127.0.0.1, port: {}}}", lens_testing::free_port()));
     command.output().expect("the program runs")
 }
 

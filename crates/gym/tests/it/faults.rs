@@ -13,8 +13,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::spans;
+use lens_testing::free_port;
+
 use crate::support::{
-    Fleet, Start, fixture, free_port, get, gym, output, rows, runs, signal, text, weather_rows,
+    Fleet, Start, fixture, get, gym, output, rows, runs, signal, text, weather_rows,
 };
 
 const RESOURCES: &str = "example_single_tool_call";

@@ -109,7 +109,7 @@ fn store_is_whole_can_be_sent_on_and_damage_is_named(store: &str) {
     let replayed = output(gym().args(["store", "replay", store]).args(some));
     assert_eq!(replayed.status.code(), Some(1));
     assert!(text(&replayed.stderr).contains("hint: --signals"), "{}", text(&replayed.stderr));
-    let closed = format!("http://127.0.0.1:{}", crate::support::free_port());
+    let closed = format!("http://127.0.0.1:{}", lens_testing::free_port());
     let refused =
         output(gym().args(["store", "replay", store, "--timeout", "1", "--to", closed.as_str()]));
     assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stderr));
@@ -148,7 +148,7 @@ fn store_is_whole_can_be_sent_on_and_damage_is_named(store: &str) {
 fn a_run_that_observes_itself_leaves_a_store_and_no_process_behind() {
     let folder = tempfile::tempdir().expect("a folder");
     let rows = weather_rows(folder.path());
-    let port = crate::support::free_port();
+    let port = lens_testing::free_port();
     let mut run = gym();
     run.args(["eval", "run", "--observe", "--resources-server", "example_single_tool_call"])
         .args([
@@ -191,7 +191,7 @@ fn a_run_that_observes_itself_leaves_a_store_and_no_process_behind() {
 fn telemetry_that_goes_elsewhere_is_said_when_it_was_to_be_observed() {
     let folder = tempfile::tempdir().expect("a folder");
     let rows = weather_rows(folder.path());
-    let port = crate::support::free_port();
+    let port = lens_testing::free_port();
     let mut run = gym();
     run.args(["eval", "run", "--observe", "--limit", "1"])
         .args(["--resources-server", "example_single_tool_call", "--model-type", "scripted_model"])

@@ -126,7 +126,7 @@ fn what_a_killed_supervisor_left_is_listed_and_recovered_by_hand() {
     let waiting = left["waiting"].as_u64().expect("a number");
     assert!(waiting >= 5, "the spans of its start: {left}");
 
-    let nobody = format!("http://127.0.0.1:{}", crate::support::free_port());
+    let nobody = format!("http://127.0.0.1:{}", lens_testing::free_port());
     let failed = spool("recover", &fleet, &telemetry(&nobody), &[]);
     assert_eq!(failed.status.code(), Some(1), "{}", text(&failed.stderr));
     let told: Value = serde_json::from_slice(&failed.stdout).expect("a JSON document");
@@ -156,7 +156,7 @@ fn what_a_killed_supervisor_left_is_listed_and_recovered_by_hand() {
 /// what was not delivered can be.
 #[test]
 fn with_a_closed_port_commands_end_as_ever_and_say_where_the_spans_are() {
-    let nobody = format!("http://127.0.0.1:{}", crate::support::free_port());
+    let nobody = format!("http://127.0.0.1:{}", lens_testing::free_port());
     let environment: Vec<_> = telemetry(&nobody)
         .into_iter()
         .filter(|(name, _)| {

@@ -1,12 +1,13 @@
 //! Fleets of real processes for tests, ended with the test that started them.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use lens_testing::free_port;
 use serde_json::Value;
 
 /// The program under test.
@@ -51,12 +52,6 @@ fn clean(program: &Path) -> Command {
 /// A file of `tests/fixtures`.
 pub fn fixture(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(path)
-}
-
-/// A port that nobody held a moment ago.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").port()
 }
 
 /// Runs a command to its end and returns what it printed.

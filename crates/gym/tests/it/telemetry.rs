@@ -88,7 +88,7 @@ fn counts_of_every_process_are_shown_also_of_one_that_hangs() {
 
 #[test]
 fn what_a_receiver_does_not_take_is_seen_as_queued_and_failed() {
-    let port = crate::support::free_port();
+    let port = lens_testing::free_port();
     let endpoint = format!("http://127.0.0.1:{port}");
     let environment = [
         (env_vars::ENABLED, "1"),

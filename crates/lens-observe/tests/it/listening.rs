@@ -6,6 +6,8 @@ use std::sync::Arc;
 use lens_observe::receiver::{Options, StartError, Token};
 use lens_observe::{Intake, Receiver};
 
+use lens_testing::free_port;
+
 use crate::support::{EXPORT, Keeper, PROTOBUF, call, framed, options, request, send, start};
 
 fn start_error(options: Options) -> StartError {
@@ -65,7 +67,7 @@ fn other_hosts_are_listened_to_only_with_a_token_or_when_told_so() {
 
 #[test]
 fn everything_of_both_families_can_be_listened_on_at_one_port() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let both = ["0.0.0.0", "[::]"].map(|host| format!("{host}:{port}").parse().unwrap());
     let options = Options { http: both.to_vec(), allow_unauthenticated_remote: true, ..options() };
     let (receiver, _) = start(options);

@@ -1,7 +1,7 @@
 //! What Prometheus reads.
 
 use std::io::Write as _;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,6 +13,8 @@ use lens_otlp::metrics::{
     HISTOGRAM_POINT_ATTRIBUTES, HistogramPoint, Identity, Interval, Number, NumberPoint,
     POINT_ATTRIBUTES, Temporality, put_gauge, put_histogram, put_sum,
 };
+
+use lens_testing::free_port;
 
 use crate::support::{Answer, PROTOBUF, http, options, request, send, start};
 
@@ -215,9 +217,7 @@ impl Prometheus {
              \x20 static_configs: [{{targets: ['{target}']}}]\n"
         );
         std::fs::write(&config, text).unwrap();
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let child = Command::new("prometheus")
             .arg(format!("--config.file={}", config.display()))
             .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
