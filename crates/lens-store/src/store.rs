@@ -21,6 +21,7 @@
 //! [`Options::sync_interval`] unless it was told to ([`Durability::Power`]).
 
 mod append;
+mod carried;
 mod commit;
 mod compact;
 mod date;

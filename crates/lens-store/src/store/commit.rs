@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
+use super::carried::Carried;
 use super::error::StoreError;
 use super::segments::Segment;
 use super::{Shared, locked, read_manifest};
@@ -19,6 +20,7 @@ pub(super) struct Upkeep {
     pub(super) retry_at_nanos: u64,
     /// How it failed.
     pub(super) failures: u32,
+    pub(super) carried: Carried,
 }
 
 /// A change of the segments.
@@ -29,6 +31,8 @@ pub(super) struct Change {
     pub(super) gone: Vec<u64>,
     /// The frozen part of memory is in the added segments.
     pub(super) is_flush: bool,
+    /// Spans of the segments that go are in no segment afterwards.
+    pub(super) loses_spans: bool,
 }
 
 impl Shared {
@@ -72,6 +76,9 @@ impl Shared {
             }
         }
 
+        if change.loses_spans {
+            upkeep.carried = Carried::default();
+        }
         segments.retain(|segment| {
             let is_gone = change.gone.contains(&segment.entry().number);
             if is_gone {

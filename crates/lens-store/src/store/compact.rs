@@ -127,7 +127,8 @@ impl Shared {
             }
         }
         let gone = plan.segments.iter().map(|segment| segment.entry().number).collect();
-        let change = Change { added: files.finish()?, gone, ..Change::default() };
+        let loses_spans = left_out.let_go > 0;
+        let change = Change { added: files.finish()?, gone, loses_spans, ..Change::default() };
         self.commit(&mut locked(&self.upkeep), change, |manifest| {
             manifest.removed.spans_repeated += left_out.repeated;
             manifest.removed.spans_let_go += left_out.let_go;

@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
+use super::carried::{Carried, Carrying};
 use super::commit::{Change, Upkeep};
 use super::date::Day;
 use super::error::StoreError;
 use super::files::{NewFiles, describe};
 use super::memory::Memory;
 use super::rows::{is_left_out, version_of};
+use super::segments::Segment;
 use super::{Shared, Snapshot, Store, locked};
 use crate::ids::TraceId;
 use crate::manifest::{SegmentEntry, Table};
@@ -28,6 +30,8 @@ const RETRY_NANOS: (u64, u64) = (1_000_000_000, 30_000_000_000);
 /// Traces that are read from segments together, and are in memory together: a page that several of them lie in is
 /// decoded once.
 pub(super) const TRACES_AT_ONCE: usize = 64;
+/// The part of the memory for requests that spans may take besides, which are kept for the next flush.
+const CARRIED_SHARE: u64 = 8;
 
 /// What goes under one date.
 #[derive(Debug, Default)]
@@ -66,9 +70,11 @@ impl Shared {
                 None => return Ok(false),
             }
         };
-        let written = self.write_frozen(upkeep, &frozen).and_then(|added| {
+        let written = self.write_frozen(upkeep, &frozen).and_then(|(added, carried)| {
             let change = Change { added, is_flush: true, ..Change::default() };
-            self.commit(upkeep, change, |_| {})
+            self.commit(upkeep, change, |_| {})?;
+            upkeep.carried = carried;
+            Ok(())
         });
         match &written {
             Ok(()) => (upkeep.failures, upkeep.retry_at_nanos) = (0, 0),
@@ -85,10 +91,11 @@ impl Shared {
         &self,
         upkeep: &mut Upkeep,
         frozen: &Arc<Memory>,
-    ) -> Result<Vec<SegmentEntry>, StoreError> {
+    ) -> Result<(Vec<SegmentEntry>, Carried), StoreError> {
         let mut files = NewFiles::new(&self.options.vfs, &self.folder);
         let arrived_nanos = frozen.newest_arrival();
-        for (day, rows) in self.days_of(frozen, arrived_nanos)? {
+        let before = Snapshot::new(self);
+        for (day, rows) in days_of(&before, frozen, &upkeep.carried, arrived_nanos)? {
             files.begin(upkeep.take_number(), 0, day);
             if let Some(entry) = files.entry() {
                 entry.arrived_nanos = arrived_nanos;
@@ -98,64 +105,117 @@ impl Shared {
             }
             write_records(&mut files, rows.rollouts, rows.logs, rows.metrics)?;
         }
-        files.finish()
+        let room = self.options.max_memory_bytes / CARRIED_SHARE;
+        let carried = carried(&before, frozen, &upkeep.carried, room)?;
+        Ok((files.finish()?, carried))
     }
+}
 
-    /// What is in memory by date, and the rollouts of its traces as they are now.
-    fn days_of(
-        &self,
-        frozen: &Arc<Memory>,
-        arrived_nanos: u64,
-    ) -> Result<BTreeMap<Day, OfDay>, StoreError> {
-        let before = Snapshot::new(self);
-        let mut days: BTreeMap<Day, OfDay> = BTreeMap::new();
-        let mut traces: Vec<TraceId> = Vec::new();
-        frozen.in_file_order(|position, span, arrived_nanos| {
-            let day = Day::of(span.start_nanos, arrived_nanos);
-            days.entry(day).or_default().positions.push(position);
-            if traces.last() != Some(&span.trace_id) {
-                traces.push(span.trace_id);
-            }
-        });
-        // Those whose rows are to be computed. A root that was committed before has left a row, so most traces need not
-        // be put together.
-        let mut wanted: Vec<TraceId> = Vec::new();
-        for id in traces {
-            if frozen.may_have_root(id) || before.has_stored_rows(id)? {
-                wanted.push(id);
-            }
+/// What is in memory by date, and the rollouts of its traces as they are now.
+fn days_of(
+    before: &Snapshot,
+    frozen: &Arc<Memory>,
+    carried: &Carried,
+    arrived_nanos: u64,
+) -> Result<BTreeMap<Day, OfDay>, StoreError> {
+    let mut days: BTreeMap<Day, OfDay> = BTreeMap::new();
+    let mut traces: Vec<TraceId> = Vec::new();
+    frozen.in_file_order(|position, span, arrived_nanos| {
+        let day = Day::of(span.start_nanos, arrived_nanos);
+        days.entry(day).or_default().positions.push(position);
+        if traces.last() != Some(&span.trace_id) {
+            traces.push(span.trace_id);
         }
-        let view = frozen.view();
-        for log in view.logs() {
-            let day = Day::of(log.time_nanos, arrived_nanos);
-            days.entry(day).or_default().logs.push(log);
+    });
+    // Those whose rows are to be computed. A root that was committed before has left a row, so most traces need not
+    // be put together.
+    let mut wanted: Vec<TraceId> = Vec::new();
+    for id in traces {
+        if frozen.may_have_root(id) || before.has_stored_rows(id)? {
+            wanted.push(id);
         }
-        for metric in view.metrics() {
-            let day = Day::of(metric.time_nanos, arrived_nanos);
-            days.entry(day).or_default().metrics.push(metric);
-        }
-        let let_go = before.let_go()?;
-        let mut reader = Reader::default();
-        for wanted in wanted.chunks(TRACES_AT_ONCE) {
-            // Spans of a trace that were committed before belong to its rollouts too.
-            let mut committed = before.committed_traces(wanted)?;
-            for id in wanted {
-                let mut spans = committed.remove(id).unwrap_or_default();
-                if is_left_out(&let_go, *id, &spans) {
-                    // Its rows say more than what is left of it.
-                    continue;
-                }
-                view.trace(*id, &mut spans);
-                let version = version_of(&spans);
-                for mut row in rows_of_spans(&mut reader, spans, Some(arrived_nanos)) {
-                    row.ingest_seq = version;
-                    let day = Day::of(row.start_nanos, arrived_nanos);
-                    days.entry(day).or_default().rollouts.push(row);
-                }
-            }
-        }
-        Ok(days)
     }
+    let view = frozen.view();
+    for log in view.logs() {
+        let day = Day::of(log.time_nanos, arrived_nanos);
+        days.entry(day).or_default().logs.push(log);
+    }
+    for metric in view.metrics() {
+        let day = Day::of(metric.time_nanos, arrived_nanos);
+        days.entry(day).or_default().metrics.push(metric);
+    }
+    let let_go = before.let_go()?;
+    let mut reader = Reader::default();
+    for wanted in wanted.chunks(TRACES_AT_ONCE) {
+        // Spans of a trace that were committed before belong to its rollouts too.
+        let unknown: Vec<TraceId> =
+            wanted.iter().copied().filter(|id| carried.get(*id).is_none()).collect();
+        let mut committed = before.committed_traces(&unknown)?;
+        for id in wanted {
+            let known = carried.get(*id).map(<[_]>::to_vec);
+            let mut spans = known.or_else(|| committed.remove(id)).unwrap_or_default();
+            if is_left_out(&let_go, *id, &spans) {
+                // Its rows say more than what is left of it.
+                continue;
+            }
+            view.trace(*id, &mut spans);
+            let version = version_of(&spans);
+            for mut row in rows_of_spans(&mut reader, spans, Some(arrived_nanos)) {
+                row.ingest_seq = version;
+                let day = Day::of(row.start_nanos, arrived_nanos);
+                days.entry(day).or_default().rollouts.push(row);
+            }
+        }
+    }
+    Ok(days)
+}
+
+/// What is committed now of traces that are likely to go on. Where no rollout was ever seen nothing is computed from
+/// their spans.
+fn carried(
+    before: &Snapshot,
+    frozen: &Arc<Memory>,
+    carried: &Carried,
+    room_bytes: u64,
+) -> Result<Carried, StoreError> {
+    let has_rows = |segment: &Arc<Segment>| segment.path(Table::Rollouts).is_some();
+    if !frozen.may_have_roots() && !before.segments().iter().any(has_rows) {
+        return Ok(Carried::default());
+    }
+    let mut carrying = Carrying::new(carried, usize::try_from(room_bytes).unwrap_or(usize::MAX));
+    let view = frozen.view();
+    let mut spans = Vec::new();
+    let mut take = |carrying: &mut Carrying<'_>, id| {
+        // Of others it is not known what is in segments.
+        if carried.get(id).is_some() || !before.may_have_committed(id)? {
+            spans.clear();
+            view.trace(id, &mut spans);
+            carrying.take(id, &spans);
+        }
+        Ok::<_, StoreError>(())
+    };
+    let [without_root, with_root] = frozen.newest_first();
+    for id in without_root {
+        if carrying.is_full() {
+            break;
+        }
+        take(&mut carrying, id)?;
+    }
+    for id in carried.newest_first() {
+        if carrying.is_full() {
+            break;
+        }
+        if !frozen.has_trace(id) && !before.has_stored_rows(id)? {
+            take(&mut carrying, id)?;
+        }
+    }
+    for id in with_root {
+        if carrying.is_full() {
+            break;
+        }
+        take(&mut carrying, id)?;
+    }
+    Ok(carrying.finish())
 }
 
 impl Upkeep {

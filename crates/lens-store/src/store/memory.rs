@@ -232,6 +232,27 @@ impl Memory {
         self.read().with_roots.contains(&id)
     }
 
+    /// Traces without and with what may be a root of a rollout, the one that got a span last first.
+    pub(super) fn newest_first(&self) -> [Vec<TraceId>; 2] {
+        let inner = self.read();
+        let mut traces: Vec<(u32, TraceId)> =
+            inner.newest.iter().map(|(id, newest)| (*newest, *id)).collect();
+        traces.sort_unstable_by(|one, other| other.cmp(one));
+        let ids = traces.into_iter().map(|(_, id)| id);
+        let (with, without) = ids.partition(|id| inner.with_roots.contains(id));
+        [without, with]
+    }
+
+    /// Whether there is a span of a trace.
+    pub(super) fn has_trace(&self, id: TraceId) -> bool {
+        self.read().newest.contains_key(&id)
+    }
+
+    /// Whether there may be roots of rollouts.
+    pub(super) fn may_have_roots(&self) -> bool {
+        !self.read().with_roots.is_empty()
+    }
+
     /// When the newest request was received.
     pub(super) fn newest_arrival(&self) -> u64 {
         self.read().arrivals.iter().map(|arrival| arrival.1).max().unwrap_or(0)

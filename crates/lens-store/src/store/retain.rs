@@ -35,7 +35,7 @@ impl Shared {
             return Ok(0);
         }
         let count = gone.len();
-        let change = Change { gone, ..Change::default() };
+        let change = Change { gone, loses_spans: true, ..Change::default() };
         self.commit(&mut locked(&self.upkeep), change, |manifest| {
             manifest.removed.segments_expired += count as u64;
             manifest.removed.spans_expired += spans;
@@ -56,7 +56,7 @@ impl Shared {
         }
         let gone: Vec<u64> = damaged.iter().map(|segment| segment.entry().number).collect();
         let count = gone.len() as u64;
-        let change = Change { gone, ..Change::default() };
+        let change = Change { gone, loses_spans: true, ..Change::default() };
         self.commit(&mut locked(&self.upkeep), change, |manifest| {
             manifest.removed.segments_damaged += count;
         })

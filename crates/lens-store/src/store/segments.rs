@@ -121,10 +121,10 @@ impl Segment {
                 here.push(*id);
             }
         }
-        match self.spans()? {
-            Some(spans) if !here.is_empty() => spans.traces(&here),
-            _ => Ok(Vec::new()),
+        if here.is_empty() {
+            return Ok(Vec::new());
         }
+        self.spans()?.map_or_else(|| Ok(Vec::new()), |spans| spans.traces(&here))
     }
 
     /// Ids of traces that begin with some hex digits, ascending, no more than `limit`.

@@ -124,6 +124,16 @@ impl Snapshot {
         Ok(traces)
     }
 
+    /// Whether spans of a trace may be in segments; `false` is always right.
+    pub(super) fn may_have_committed(&self, id: TraceId) -> Result<bool, StoreError> {
+        for segment in self.segments.iter() {
+            if self.unless_damaged(segment, segment.may_have(id))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Ids of traces that begin with these hex digits, ascending, no more than `limit`.
     ///
     /// # Errors

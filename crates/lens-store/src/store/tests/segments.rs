@@ -389,3 +389,66 @@ fn spans_of_rollouts_that_were_let_go_are_left_out_and_their_rows_stay() {
     assert!(trace(&store, 1).is_empty());
     assert_eq!(store.snapshot().manifest().removed.spans_let_go, 7);
 }
+
+/// Guarantees: what a trace has in the segment before is not read back from there while it goes on, and its rollout
+/// counts it all the same; what retention took counts no more.
+#[test]
+fn spans_of_a_trace_that_goes_on_are_carried_from_flush_to_flush_until_they_are_removed() {
+    use crate::rollouts::Filter;
+    let folder = tempfile::tempdir().expect("a folder");
+    let clock = clock_of_today();
+    let now = clock.now_nanos();
+    let as_clock: Arc<dyn Clock> = Arc::<SetClock>::clone(&clock);
+    let retention = Retention { max_age: Some(Duration::from_secs(60)), max_bytes: None };
+    let options = Options { clock: as_clock, retention, ..options() };
+    let store = Store::open(folder.path(), options).expect("a store");
+    let put_rollout = |trace| {
+        let request = rollout(trace, 10, "success", now);
+        store.append(Signal::Traces, Encoding::PROTOBUF, request.clone(), request).expect("taken");
+    };
+    let put = |trace, span| {
+        append(&store, &[Given { start_nanos: now, ..Given::new(trace, span) }]);
+    };
+    let spans = |trace| {
+        let rows = store.snapshot().rollout_rows(&Filter::default()).expect("readable");
+        rows.iter().find(|row| row.trace_id == trace_id(trace)).map(|row| row.spans)
+    };
+    put_rollout(1);
+    put(2, 7);
+    let flush = || {
+        store.flush().expect("written");
+        for segment in store.snapshot().segments() {
+            let path = segment.path(Table::Spans).expect("spans");
+            let bytes = fs::read(&path).expect("readable");
+            fs::write(&path, vec![0; bytes.len()]).expect("writable");
+        }
+    };
+    flush();
+    // The last span of the first comes after its root, the root of the second two flushes after its begin.
+    put(1, 9);
+    put(2, 8);
+    flush();
+    put_rollout(2);
+    flush();
+    assert_eq!((spans(1), spans(2)), (Some(3), Some(3)));
+    let detached = store.snapshot();
+    let versions = |row: &crate::rollouts::RolloutRow| (row.trace_id, row.ingest_seq);
+    let rows = detached.rollout_rows(&Filter::default()).expect("readable");
+    assert_eq!(
+        rows.iter().map(versions).collect::<Vec<_>>(),
+        [(trace_id(1), 3), (trace_id(2), 5)],
+        "computed again"
+    );
+    assert_eq!(store.damage(), [], "nothing was read back");
+
+    clock.0.fetch_add(61 * 1_000_000_000, Ordering::Relaxed);
+    put(3, 1);
+    store.flush().expect("written");
+    store.maintain().expect("removed");
+    assert_eq!(spans(2), None);
+    put_rollout(2);
+    store.flush().expect("written");
+    assert_eq!(spans(2), Some(3));
+    let gone = store.snapshot().trace(trace_id(2)).expect("readable").len();
+    assert_eq!(gone, 3, "without those that were removed");
+}
