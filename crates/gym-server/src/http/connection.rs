@@ -51,7 +51,7 @@ impl Activity {
 }
 
 /// Counts a request as finished, however it ends.
-struct InFlight(Arc<Activity>);
+pub(super) struct InFlight(Arc<Activity>);
 
 impl Drop for InFlight {
     fn drop(&mut self) {
@@ -74,12 +74,7 @@ pub(crate) async fn drive(shard: Arc<Shard>, stream: Stream, mut signals: watch:
     let counted = Arc::clone(&activity);
     let service = service_fn(move |request| {
         counted.begun.fetch_add(1, Ordering::Relaxed);
-        let in_flight = InFlight(Arc::clone(&counted));
-        let answer = respond(Arc::clone(&shard), Arc::clone(&peer), request);
-        async move {
-            let _in_flight = in_flight;
-            answer.await
-        }
+        respond(Arc::clone(&shard), &peer, request, InFlight(Arc::clone(&counted)))
     });
     let connection =
         http1::Builder::new().pipeline_flush(true).serve_connection(TokioIo::new(stream), service);

@@ -16,6 +16,7 @@ use lens::InSpan as _;
 
 use super::body::ReplyBody;
 use super::call::{BAGGAGE, ERROR_TYPE, TRACEPARENT, TRACESTATE, joined};
+use super::connection::InFlight;
 use super::router::{HandlerFuture, Lookup, Service};
 use super::server::{Peer, Shard};
 use super::span::RequestSpan;
@@ -29,21 +30,33 @@ use crate::session::{SessionId, SessionMark, set_cookie_value};
 const SEED_PATH: &str = "/seed_session";
 
 /// Answers one request of a connection. Every failure becomes a reply.
-pub(crate) async fn respond(
+///
+/// A connection keeps room for this future as long as it lives: what is done with the head is done
+/// before there is one, so that it holds each thing once.
+pub(super) fn respond(
     shard: Arc<Shard>,
-    peer: Arc<Peer>,
+    peer: &Peer,
     request: Request<Incoming>,
-) -> Result<Response<ReplyBody>, Infallible> {
+    in_flight: InFlight,
+) -> impl Future<Output = Result<Response<ReplyBody>, Infallible>> + use<> {
     let (head, body) = request.into_parts();
-    let opened = Opened::new(&shard, &peer, head);
-    let body = read(body, shard.max_body_bytes).await;
-    Ok(opened.answer(&shard, body).await)
+    let opened = Opened::new(&shard, peer, head);
+    async move {
+        let body = read(body, shard.max_body_bytes).await;
+        let response = opened.answer(&shard, body).await;
+        drop(in_flight);
+        Ok(response)
+    }
 }
 
 /// Answers a request that this process sends to itself.
-pub(crate) async fn respond_locally(shard: &Shard, head: Parts, body: Bytes) -> Response<Bytes> {
-    let opened = Opened::new(shard, &shard.own_peer, head);
-    opened.answer(shard, Ok(body)).await.map(ReplyBody::into_whole)
+pub(crate) fn respond_locally(
+    shard: &Shard,
+    head: Parts,
+    body: Bytes,
+) -> impl Future<Output = Response<Bytes>> {
+    let answer = Opened::new(shard, &shard.own_peer, head).answer(shard, Ok(body));
+    async move { answer.await.map(ReplyBody::into_whole) }
 }
 
 /// A request whose head was read: its span runs.
@@ -103,19 +116,26 @@ impl Opened {
         Self { lookup, call, context, span }
     }
 
-    async fn answer(self, shard: &Shard, body: Result<Bytes, HttpError>) -> Response<ReplyBody> {
+    fn answer(
+        self,
+        shard: &Shard,
+        body: Result<Bytes, HttpError>,
+    ) -> impl Future<Output = Response<ReplyBody>> {
         let Self { lookup, call, context, mut span } = self;
-        let result = match body {
-            Ok(body) => {
-                span.has_read(body.len());
-                handle(&lookup, &call, body, context).await
+        let handler = body.and_then(|body| {
+            span.has_read(body.len());
+            Ok(guarded(handler_of(&lookup, &call, body)?).in_context(context))
+        });
+        async move {
+            let result = match handler {
+                Ok(handler) => handler.await,
+                Err(error) => Err(error),
+            };
+            for (key, value) in call.take_server_attributes() {
+                span.set(key, value);
             }
-            Err(error) => Err(error),
-        };
-        for (key, value) in call.take_server_attributes() {
-            span.set(key, value);
+            reply(&shard.service, &call, result, span)
         }
-        reply(&shard.service, &call, result, span)
     }
 }
 
@@ -209,21 +229,14 @@ async fn read(body: Incoming, max_bytes: usize) -> Result<Bytes, HttpError> {
     }
 }
 
-async fn handle(
-    lookup: &Lookup,
-    call: &Call,
-    body: Bytes,
-    context: lens::Context,
-) -> Result<Reply, HttpError> {
-    let route = match lookup {
-        Lookup::Found(route) => route,
+fn handler_of(lookup: &Lookup, call: &Call, body: Bytes) -> Result<HandlerFuture, HttpError> {
+    match lookup {
+        Lookup::Found(route) => Ok((route.handler)(call.clone(), body)),
         Lookup::WrongMethod => {
-            return Err(HttpError::detail(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed"));
+            Err(HttpError::detail(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed"))
         }
-        Lookup::Unknown => return Err(HttpError::not_found()),
-    };
-    let handler = (route.handler)(call.clone(), body);
-    guarded(handler).in_context(context).await
+        Lookup::Unknown => Err(HttpError::not_found()),
+    }
 }
 
 /// Turns a panic of the handler into a failure of this request alone.
