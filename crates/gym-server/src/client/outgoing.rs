@@ -414,7 +414,8 @@ impl Outgoing {
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = self.uri()?;
         let headers = request.headers_mut();
-        headers.reserve(self.headers.len() + 4);
+        // Beside the host: whence the request comes, and its baggage. A map makes room in powers of two.
+        headers.reserve(self.headers.len() + 3);
         headers.insert(header::HOST, self.endpoint.host_header().clone());
         for (name, value) in &self.headers {
             headers.insert(name.clone(), value.clone());

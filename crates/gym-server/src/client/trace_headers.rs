@@ -40,18 +40,23 @@ impl TraceHeaders {
     /// Without a context of our own the headers of the request being served are passed on as
     /// they came: a service whose telemetry is off does not break its callers' traces.
     pub(super) fn settle(
-        &self,
+        &mut self,
         headers: &mut Vec<(HeaderName, HeaderValue)>,
         served: Option<&Call>,
     ) {
         if self.context.is_none() {
             return;
         }
-        let mut is_ours = false;
+        let (mut is_ours, mut says_something) = (false, false);
         self.each(|name, _| {
+            says_something = true;
             is_ours |= name == TRACEPARENT;
             headers.retain(|(known, _)| *known != name);
         });
+        if !says_something {
+            // Nobody needs to look again.
+            self.context = None;
+        }
         let served = served.filter(|_| !is_ours && !gym_telemetry::is_active());
         let Some(served) = served else { return };
         served.each_trace_header(self.with_baggage, |name, value| {
