@@ -1,9 +1,66 @@
 //! The allocator of every process of this binary.
 
-use libmimalloc_sys::{mi_option_get, mi_option_set, mi_option_t, mi_option_use_numa_nodes};
+use std::alloc::{GlobalAlloc, Layout};
+
+use libmimalloc_sys::{
+    mi_malloc, mi_option_get, mi_option_set, mi_option_t, mi_option_use_numa_nodes, mi_realloc,
+    mi_zalloc,
+};
+use mimalloc::MiMalloc;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Allocator = Allocator;
+
+/// mimalloc, asked for an alignment only where it has to be: its way for aligned memory looks at each block's address,
+/// and over 1 KiB at more than that.
+struct Allocator;
+
+/// Blocks of any size lie at multiples of this.
+const EVERY_BLOCK_ALIGN: usize = size_of::<usize>();
+
+#[expect(unsafe_code, reason = "an allocator is unsafe to implement")]
+// SAFETY: every block is of mimalloc, which takes any of its blocks back by any of its functions; blocks of `mi_malloc`
+// and its like are aligned to a word.
+unsafe impl GlobalAlloc for Allocator {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.align() <= EVERY_BLOCK_ALIGN {
+            // SAFETY: asks for memory; any size is allowed.
+            unsafe { mi_malloc(layout.size()).cast() }
+        } else {
+            // SAFETY: the caller's promises are those of this function.
+            unsafe { MiMalloc.alloc(layout) }
+        }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if layout.align() <= EVERY_BLOCK_ALIGN {
+            // SAFETY: as in `alloc`.
+            unsafe { mi_zalloc(layout.size()).cast() }
+        } else {
+            // SAFETY: the caller's promises are those of this function.
+            unsafe { MiMalloc.alloc_zeroed(layout) }
+        }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are those of this function.
+        unsafe { MiMalloc.dealloc(block, layout) }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if layout.align() <= EVERY_BLOCK_ALIGN {
+            // SAFETY: the block is mimalloc's, as the caller promises.
+            unsafe { mi_realloc(block.cast(), size).cast() }
+        } else {
+            // SAFETY: the caller's promises are those of this function.
+            unsafe { MiMalloc.realloc(block, layout, size) }
+        }
+    }
+}
 
 /// `mi_option_purge_delay`, which the bindings leave out: the option before this one. Milliseconds.
 const PURGE_DELAY: mi_option_t = mi_option_use_numa_nodes - 1;
