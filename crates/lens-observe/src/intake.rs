@@ -36,7 +36,7 @@ pub struct Accepted {
 /// A request was not taken; nothing in it was kept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Too much is waiting. It may be sent again after so long.
+    /// Too much is waiting. The receiver offers it again for a while; then it may be sent again after so long.
     #[error("too much is waiting to be stored")]
     Overloaded {
         /// When to try again.

@@ -58,13 +58,14 @@ impl Keeper {
 impl Intake for Keeper {
     fn accept(&self, incoming: Incoming) -> Result<Accepted, Refused> {
         let Incoming { signal, encoding, body, request } = incoming;
-        if signal == Signal::Logs {
-            // A request that cannot be walked is refused below.
-            let _ = self.live().logs(&request, SystemClock.now_nanos());
-        }
+        let logs = (signal == Signal::Logs).then(|| request.clone());
         let appended = self.store.append_looked_at(signal, encoding, body, request, |spans| {
             self.live().ended(spans, SystemClock.now_nanos());
         });
+        // What there is no room for comes again. A request that cannot be walked was refused.
+        if let Some(logs) = logs.filter(|_| !matches!(appended, Err(Refusal::Overloaded { .. }))) {
+            let _ = self.live().logs(&logs, SystemClock.now_nanos());
+        }
         match appended {
             Ok(appended) => Ok(Accepted { rejected: appended.rejected, message: appended.reason }),
             Err(refusal) => Err(refused(refusal)),

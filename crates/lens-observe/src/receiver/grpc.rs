@@ -82,7 +82,7 @@ async fn take(
     let compression = if compressed { compression(&head.headers)? } else { Compression::Identity };
     let encoding = Encoding { format: Format::Protobuf, compression };
     let kind = Kind { signal, transport: Transport::Grpc, encoding };
-    shared.take(kind, message, &mut held)
+    shared.take(kind, message, &mut held).await
 }
 
 fn compression(headers: &HeaderMap) -> Result<Compression, Denial> {

@@ -148,7 +148,7 @@ async fn take(
     let body = body::read(body, &mut held, shared.bounds(), |_| Ok(None)).await?;
     let encoding = Encoding { format: form, compression };
     let kind = Kind { signal, transport: Transport::Http, encoding };
-    Ok((signal, shared.take(kind, body, &mut held)?))
+    Ok((signal, shared.take(kind, body, &mut held).await?))
 }
 
 fn form(headers: &HeaderMap) -> Option<Format> {

@@ -31,6 +31,9 @@ pub struct Limits {
     pub idle_timeout: Duration,
     /// What senders are asked to wait when too much is in flight.
     pub retry_after: Duration,
+    /// How long a request waits, all received, for an intake that has no room. It is shorter than senders wait for an
+    /// answer (10 s is usual), and longer than what fills the intake usually takes.
+    pub room_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -44,6 +47,7 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(600),
             retry_after: Duration::from_secs(1),
+            room_timeout: Duration::from_secs(4),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -19,9 +19,12 @@ use super::body::{Bounds, Budget, Held};
 use super::counters::{Counters, Reason, Received, Snapshot, Transport};
 use super::denial::Denial;
 use super::{Limits, Token, grpc, http_server};
-use crate::intake::{Accepted, Encoding, Format, Incoming, Intake, Signal};
+use crate::intake::{Accepted, Encoding, Format, Incoming, Intake, Refused, Signal};
 use crate::pages::Pages;
 use crate::prometheus::Metrics;
+
+/// Between two looks whether there is room: the first pause, and the longest.
+const ROOM_PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(50));
 
 pub(super) type Body = BoxBody<Bytes, Infallible>;
 
@@ -93,7 +96,7 @@ impl Shared {
     }
 
     /// Decompresses a body, translates it, hands it over, and counts it.
-    pub(super) fn take(
+    pub(super) async fn take(
         &self,
         kind: Kind,
         body: Bytes,
@@ -112,12 +115,28 @@ impl Shared {
         };
         let Kind { signal, transport, encoding } = kind;
         let incoming = Incoming { signal, encoding, body, request: request.clone() };
-        let accepted = self.intake.accept(incoming)?;
+        let accepted = self.hand_over(incoming).await?;
         received.rejected_items = accepted.rejected;
         received.items = received.items.saturating_sub(accepted.rejected);
         self.counters.received(signal, transport, &received);
         self.metrics.take(signal, &request, accepted.rejected, Instant::now());
         Ok(accepted)
+    }
+
+    /// Hands a request over, at once or when there is room: a sender that has to come again sends everything again, and
+    /// waits longer than it must.
+    async fn hand_over(&self, incoming: Incoming) -> Result<Accepted, Refused> {
+        let since = Instant::now();
+        let (mut pause, longest) = ROOM_PAUSES;
+        loop {
+            match self.intake.accept(incoming.clone()) {
+                Err(Refused::Overloaded { .. }) if since.elapsed() < self.limits.room_timeout => {
+                    tokio::time::sleep(pause).await;
+                    pause = longest.min(pause * 2);
+                }
+                result => return result,
+            }
+        }
     }
 
     fn to_protobuf(&self, kind: Kind, body: &Bytes) -> Result<Bytes, Denial> {

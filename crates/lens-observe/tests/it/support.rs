@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use lens_observe::receiver::Options;
+use lens_observe::receiver::{Limits, Options};
 use lens_observe::{Accepted, Incoming, Intake, Receiver, Refused, Signal};
 use lens_otlp::encode::{
     RESOURCE_ATTRIBUTES, Scope, SpanParts, put_key_value, put_request, put_scope_item,
@@ -59,8 +59,11 @@ impl Intake for Keeper {
 }
 
 /// Free ports of this host.
+/// An intake that refuses is asked once.
 pub fn options() -> Options {
+    let limits = Limits { room_timeout: Duration::ZERO, ..Limits::default() };
     Options {
+        limits,
         grpc: vec!["127.0.0.1:0".parse().unwrap()],
         http: vec!["127.0.0.1:0".parse().unwrap()],
         ..Options::default()

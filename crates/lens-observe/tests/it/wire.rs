@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lens_observe::receiver::{Options, Reason, Token, Transport};
+use lens_observe::receiver::{Limits, Options, Reason, Token, Transport};
 use lens_observe::{Accepted, Compression, Format, Refused, Signal};
 use lens_otlp::encode::{SPAN_ATTRIBUTES, put_key_value};
 use lens_otlp::wire::put_bytes;
@@ -271,6 +271,27 @@ fn an_intake_that_has_no_room_asks_to_be_tried_again() {
         assert!(reply.is_trailers_only() && !details.ends_with('='), "{details}");
     }
     assert_eq!(receiver.snapshot().refused_for(Reason::DiskFull), 2);
+}
+
+#[test]
+fn a_request_waits_a_while_for_an_intake_without_room() {
+    let busy = || Some(Err(Refused::Overloaded { retry_after: Duration::from_secs(1) }));
+    let (receiver, keeper) = start(Options { limits: Limits::default(), ..options() });
+    keeper.orders.lock().unwrap().extend([busy(), busy(), None, busy(), None]);
+    let answer = send(http(&receiver), "POST", "/v1/traces", PROTOBUF, &request(2));
+    assert_eq!(answer.status, 200);
+    assert_eq!(call(grpc(&receiver), EXPORT, &[], framed(0, &request(1))).code, "0");
+    assert_eq!((keeper.span_count(), receiver.snapshot().refused_for(Reason::Overloaded)), (3, 0));
+
+    let room_timeout = Duration::from_millis(20);
+    let limits = Limits { room_timeout, ..Limits::default() };
+    let (receiver, keeper) = start(Options { limits, ..options() });
+    keeper.orders.lock().unwrap().extend(std::iter::repeat_with(busy).take(1000));
+    let begun = std::time::Instant::now();
+    let answer = send(http(&receiver), "POST", "/v1/traces", PROTOBUF, &request(1));
+    assert_eq!((answer.status, answer.header("retry-after")), (429, Some("1")));
+    assert!(begun.elapsed() >= room_timeout);
+    assert_eq!(receiver.snapshot().refused_for(Reason::Overloaded), 1);
 }
 
 #[test]

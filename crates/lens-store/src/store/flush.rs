@@ -31,7 +31,7 @@ const RETRY_NANOS: (u64, u64) = (1_000_000_000, 30_000_000_000);
 /// decoded once.
 pub(super) const TRACES_AT_ONCE: usize = 64;
 /// The part of the memory for requests that spans may take besides, which are kept for the next flush.
-const CARRIED_SHARE: u64 = 8;
+const CARRIED_SHARE: u64 = 4;
 
 /// What goes under one date.
 #[derive(Debug, Default)]
