@@ -27,13 +27,27 @@ const OVERFLOW: &str = "otel.metric.overflow";
 /// Longer names are cut, so that the bound of series is one of memory too.
 const MAX_NAME_BYTES: usize = 256;
 
+/// Series that were found last, by a few bits of what they are of.
+const RECENT: usize = 128;
+
 #[derive(Debug)]
 struct Series {
+    service: Box<str>,
+    name: Box<str>,
     kind: &'static str,
     status: StatusCode,
     counts: [u64; BUCKETS],
     sum_nanos: u128,
     exemplars: [Option<Exemplar>; BUCKETS],
+}
+
+impl Series {
+    fn is_of(&self, service: &str, name: &str, kind: &str, status: StatusCode) -> bool {
+        self.status == status
+            && *self.name == *name
+            && *self.service == *service
+            && self.kind == kind
+    }
 }
 
 /// The histograms.
@@ -42,6 +56,8 @@ pub(super) struct SpanDurations {
     /// Series by service and span name.
     services: HashMap<Box<str>, HashMap<Box<str>, Vec<usize>>>,
     series: Vec<Series>,
+    /// Where to look first.
+    recent: [usize; RECENT],
     bounds_nanos: [u64; BOUNDS_SECONDS.len()],
     max_series: usize,
     overflowed: u64,
@@ -53,6 +69,7 @@ impl SpanDurations {
             services: HashMap::new(),
             bounds_nanos: BOUNDS_SECONDS.map(|bound| (bound * 1e9) as u64),
             series: Vec::new(),
+            recent: [usize::MAX; RECENT],
             max_series,
             overflowed: 0,
         }
@@ -105,7 +122,15 @@ impl SpanDurations {
         kind: &'static str,
         status: StatusCode,
     ) -> &mut Series {
+        let last = name.as_bytes().last().copied().unwrap_or(0);
+        let slot =
+            (name.len() * 7 + usize::from(last) * 5 + service.len() * 3 + kind.len()) % RECENT;
+        let recent = self.recent[slot];
+        if self.series.get(recent).is_some_and(|one| one.is_of(service, name, kind, status)) {
+            return &mut self.series[recent];
+        }
         if let Some(at) = self.find(service, name, kind, status) {
+            self.recent[slot] = at;
             return &mut self.series[at];
         }
         let overflow = (OVERFLOW, OVERFLOW, "UNSPECIFIED", StatusCode::Unset);
@@ -117,6 +142,8 @@ impl SpanDurations {
         let (service, name, kind, status) = key;
         let at = self.find(service, name, kind, status).unwrap_or_else(|| {
             self.series.push(Series {
+                service: service.into(),
+                name: name.into(),
                 kind,
                 status,
                 counts: [0; BUCKETS],
@@ -132,9 +159,10 @@ impl SpanDurations {
 
     fn find(&self, service: &str, name: &str, kind: &str, status: StatusCode) -> Option<usize> {
         let of_name = self.services.get(service)?.get(name)?;
-        of_name.iter().copied().find(|at| {
+        let is_it = |at: &usize| {
             self.series.get(*at).is_some_and(|one| one.kind == kind && one.status == status)
-        })
+        };
+        of_name.iter().copied().find(is_it)
     }
 
     pub(super) fn put(&self, page: &mut Page) {
