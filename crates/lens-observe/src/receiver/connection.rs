@@ -28,8 +28,11 @@ const HTTP2_PREFACE: &[u8; 4] = b"PRI ";
 const SHED_AFTER: Duration = Duration::from_secs(1);
 /// Between two looks at a connection that has sent a part of that.
 const PEEK_PAUSE: Duration = Duration::from_millis(5);
-/// Bytes that may come on a connection of HTTP/2 before they are asked for: what one may hold besides the budget.
+/// Bytes that may come in a request on a connection of HTTP/2 before they are asked for, and in all its requests: what
+/// one may hold besides the budget. Where the second is near its end a sender cuts a body into frames, so it has room
+/// for those that usual senders have on their way together.
 const WINDOW_BYTES: u32 = 1 << 20;
+const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 /// A body that comes in one frame is kept where it was read to; one that comes in several is put together. A usual
 /// request of 512 spans fits.
 const FRAME_BYTES: u32 = 512 << 10;
@@ -110,7 +113,7 @@ pub(super) async fn serve(
     if is_http2 {
         let connection = http2::Builder::new(TokioExecutor::new())
             .initial_stream_window_size(WINDOW_BYTES)
-            .initial_connection_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_frame_size(FRAME_BYTES)
             .max_concurrent_streams(CONCURRENT_STREAMS)
             .max_header_list_size(HEADER_BYTES)

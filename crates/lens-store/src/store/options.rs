@@ -122,7 +122,7 @@ impl Default for Options {
             sync_interval: Duration::from_millis(200),
             wal_file_bytes: 128 << 20,
             max_wal_bytes: 2 << 30,
-            max_memory_bytes: 768 << 20,
+            max_memory_bytes: 512 << 20,
             flush: FlushOptions::default(),
             retention: Retention::default(),
             compaction: Compaction::default(),
