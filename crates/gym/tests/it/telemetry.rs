@@ -64,9 +64,16 @@ fn counts_of_every_process_are_shown_also_of_one_that_hangs() {
     // Of each of 20 rollouts: SERVER run and responses, gym.rollout, gym.agent.responses, 6 CLIENT.
     let agent = format!("nemo-gym/{AGENT}");
     let received = || sink.spans().iter().filter(|span| span.service() == agent).count() as u64;
+    let others = ["orchestrator", "policy_model", "example_single_tool_call"]
+        .map(|instance| format!("nemo-gym/{instance}"));
+    // Each exports in its own time.
     wait_until("everything is exported and counted", || {
-        let counts = counts(&document(&fleet), &agent);
-        counts["exported"].as_u64() > Some(20 * 10) && counts["queued"] == 0
+        let shown = document(&fleet);
+        let is_done = |service: &str, least| {
+            let counts = counts(&shown, service);
+            counts["exported"].as_u64() > Some(least) && counts["queued"] == 0
+        };
+        is_done(&agent, 20 * 10) && others.iter().all(|service| is_done(service, 0))
     });
     let pid = fleet.pid(AGENT);
     signal(pid, "STOP");
@@ -77,9 +84,9 @@ fn counts_of_every_process_are_shown_also_of_one_that_hangs() {
     assert_eq!(of_agent["ended"], received(), "{of_agent}");
     assert_eq!(of_agent["queued"], 0);
     assert_eq!(of_agent["dropped"], serde_json::json!({}));
-    for instance in ["orchestrator", "policy_model", "example_single_tool_call"] {
-        let counts = counts(&shown, &format!("nemo-gym/{instance}"));
-        assert!(counts["exported"].as_u64() > Some(0), "{instance}: {shown}");
+    for service in &others {
+        let counts = counts(&shown, service);
+        assert!(counts["exported"].as_u64() > Some(0), "{service}: {shown}");
     }
     assert_eq!(shown["processes"]["without_counts"], serde_json::json!([]));
     let said = text(&telemetry(&fleet, &[]).stdout);
