@@ -22,6 +22,8 @@ pub struct Incoming {
     /// The same as encoded `Export*ServiceRequest`; shares `body`'s memory where that is one already. Nothing in it
     /// has been looked at yet.
     pub request: Bytes,
+    /// It was offered a moment ago, and there was no room.
+    pub is_again: bool,
 }
 
 /// A request was taken.

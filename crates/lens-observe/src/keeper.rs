@@ -57,15 +57,14 @@ impl Keeper {
 
 impl Intake for Keeper {
     fn accept(&self, incoming: Incoming) -> Result<Accepted, Refused> {
-        let Incoming { signal, encoding, body, request } = incoming;
-        let logs = (signal == Signal::Logs).then(|| request.clone());
+        let Incoming { signal, encoding, body, request, is_again } = incoming;
+        if signal == Signal::Logs && !is_again {
+            // A request that cannot be walked is refused below.
+            let _ = self.live().logs(&request, SystemClock.now_nanos());
+        }
         let appended = self.store.append_looked_at(signal, encoding, body, request, |spans| {
             self.live().ended(spans, SystemClock.now_nanos());
         });
-        // What there is no room for comes again. A request that cannot be walked was refused.
-        if let Some(logs) = logs.filter(|_| !matches!(appended, Err(Refusal::Overloaded { .. }))) {
-            let _ = self.live().logs(&logs, SystemClock.now_nanos());
-        }
         match appended {
             Ok(appended) => Ok(Accepted { rejected: appended.rejected, message: appended.reason }),
             Err(refusal) => Err(refused(refusal)),
@@ -77,6 +76,7 @@ impl Intake for Keeper {
 mod metric {
     pub(super) const MEMORY_SPANS: &str = "gym_observe_store_memory_spans";
     pub(super) const MEMORY_BYTES: &str = "gym_observe_store_memory_bytes";
+    pub(super) const CARRIED_BYTES: &str = "gym_observe_store_carried_bytes";
     pub(super) const WAL_BYTES: &str = "gym_observe_store_wal_bytes";
     pub(super) const DAMAGED: &str = "gym_observe_store_damaged_files";
     pub(super) const IN_FLIGHT: &str = "gym_observe_in_flight_rollouts";
@@ -96,6 +96,12 @@ impl Expose for Keeper {
         for (name, kind, help, value) in [
             (metric::MEMORY_SPANS, gauge, "Spans that are in no file yet.", memory.spans),
             (metric::MEMORY_BYTES, gauge, "Bytes that wait for their file.", memory.bytes),
+            (
+                metric::CARRIED_BYTES,
+                gauge,
+                "Bytes of spans of traces that go on, kept from file to file.",
+                self.store.carried_bytes(),
+            ),
             (metric::WAL_BYTES, gauge, "Bytes of the log.", self.store.wal_bytes()),
             (metric::DAMAGED, gauge, "Files that are broken.", self.store.damage().len() as u64),
             (metric::IN_FLIGHT, gauge, "Rollouts that are under way.", in_flight as u64),

@@ -341,9 +341,12 @@ impl InFlight {
     ) {
         let Some(entries) = self.traces.get_mut(&span.trace_id) else { return };
         let has = |entry: &Entry| entry.open.iter().any(|open| open.span_id == span.span_id);
-        let at = find(entries, ended.ids.rollout)
-            .or_else(|| entries.iter().position(has))
-            .or_else(|| (entries.len() == 1).then_some(0));
+        let at = find(entries, ended.ids.rollout).or_else(|| entries.iter().position(has)).or(
+            match entries.as_slice() {
+                [only] if ended.ids.rollout.is_none() || only.rollout.is_none() => Some(0),
+                _ => None,
+            },
+        );
         let Some(entry) = at.and_then(|at| entries.get_mut(at)) else { return };
         let source = self.processes.get(process);
         let at_nanos = source.at(end_nanos, now_nanos);

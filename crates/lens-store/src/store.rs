@@ -45,6 +45,7 @@ mod sync;
 mod tests;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
 
@@ -87,6 +88,8 @@ struct Shared {
     /// Whose turn it is to merge or remove segments. Taken before `upkeep`, `log` and `state`, in this order.
     turn: Mutex<()>,
     upkeep: Mutex<Upkeep>,
+    /// What `upkeep` carries from flush to flush, for who must not wait for it.
+    carried_bytes: AtomicU64,
     state: RwLock<State>,
     sync: Sync,
     maintenance: Maintenance,
@@ -135,6 +138,11 @@ impl Store {
     /// What waits in memory for its segment.
     pub fn memory(&self) -> MemoryStats {
         self.shared.memory_stats()
+    }
+
+    /// Bytes of spans that are in segments and are kept in memory until the next flush.
+    pub fn carried_bytes(&self) -> u64 {
+        self.shared.carried_bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes of the log.

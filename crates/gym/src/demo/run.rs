@@ -129,15 +129,14 @@ fn interrupt(child: &Child) {
     }
 }
 
-/// A port for the head server, whose default port may belong to another fleet. As long as the socket is held, the
-/// system gives it to nobody who asks for any port.
-fn head_port() -> io::Result<(TcpSocket, u16)> {
+/// A port for the head server, whose default port may belong to another fleet. As long as the socket is held, Linux
+/// gives it to nobody who asks for any port, but to who names it.
+fn head_port() -> io::Result<(Option<TcpSocket>, u16)> {
     let socket = TcpSocket::new_v4()?;
-    // With this, who names the port may have it all the same.
     socket.set_reuseaddr(true)?;
     socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     let port = socket.local_addr()?.port();
-    Ok((socket, port))
+    Ok((cfg!(target_os = "linux").then_some(socket), port))
 }
 
 fn command(args: &DemoArgs, workspace: &Workspace, head_port: u16) -> io::Result<Command> {

@@ -114,7 +114,8 @@ impl Shared {
             request_bytes: request.len() as u64,
         };
         let Kind { signal, transport, encoding } = kind;
-        let incoming = Incoming { signal, encoding, body, request: request.clone() };
+        let incoming =
+            Incoming { signal, encoding, body, request: request.clone(), is_again: false };
         let accepted = self.hand_over(incoming).await?;
         received.rejected_items = accepted.rejected;
         received.items = received.items.saturating_sub(accepted.rejected);
@@ -125,7 +126,7 @@ impl Shared {
 
     /// Hands a request over, at once or when there is room: a sender that has to come again sends everything again, and
     /// waits longer than it must.
-    async fn hand_over(&self, incoming: Incoming) -> Result<Accepted, Refused> {
+    async fn hand_over(&self, mut incoming: Incoming) -> Result<Accepted, Refused> {
         let since = Instant::now();
         let (mut pause, longest) = ROOM_PAUSES;
         loop {
@@ -133,6 +134,7 @@ impl Shared {
                 Err(Refused::Overloaded { .. }) if since.elapsed() < self.limits.room_timeout => {
                     tokio::time::sleep(pause).await;
                     pause = longest.min(pause * 2);
+                    incoming.is_again = true;
                 }
                 result => return result,
             }

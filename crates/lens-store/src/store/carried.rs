@@ -18,11 +18,15 @@ use crate::raw::{Origin, RawResource, RawSpan};
 
 /// What a span takes besides its message.
 const SPAN_BYTES: usize = size_of::<RawSpan>();
+/// What a trace takes besides its spans, and an origin besides its texts; about.
+const TRACE_BYTES: usize = 160;
+const ORIGIN_BYTES: usize = size_of::<Origin>() + size_of::<RawResource>() + 32;
 
 /// Committed spans of traces.
 #[derive(Debug, Default)]
 pub(super) struct Carried {
     traces: HashMap<TraceId, OfTrace>,
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -35,6 +39,11 @@ impl Carried {
     /// All spans of a trace that are in segments, copies among them, where they are known.
     pub(super) fn get(&self, id: TraceId) -> Option<&[RawSpan]> {
         self.traces.get(&id).map(|trace| trace.spans.as_slice())
+    }
+
+    /// What it takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Its traces, the one that got a span last first.
@@ -74,9 +83,10 @@ impl<'a> Carrying<'a> {
     pub(super) fn take(&mut self, id: TraceId, more: &[RawSpan]) {
         let before = self.before.traces.get(&id);
         let of_spans: usize = more.iter().map(|span| span.message.len() + SPAN_BYTES).sum();
-        let bytes = before.map_or(0, |trace| trace.bytes) + of_spans;
-        let Some(left) = self.room_bytes.checked_sub(bytes) else { return };
-        self.room_bytes = left;
+        let mut bytes = before.map_or(TRACE_BYTES, |trace| trace.bytes) + of_spans;
+        if bytes > self.room_bytes {
+            return;
+        }
         let mut messages = Vec::with_capacity(more.iter().map(|span| span.message.len()).sum());
         more.iter().for_each(|span| messages.extend_from_slice(&span.message));
         let mut messages = Bytes::from(messages);
@@ -84,19 +94,24 @@ impl<'a> Carrying<'a> {
         spans.reserve_exact(more.len());
         for span in more {
             let message = messages.split_to(span.message.len());
-            let origin = self.origin(&span.origin);
+            let (origin, of_origin) = self.origin(&span.origin);
+            bytes += of_origin;
             spans.push(RawSpan { message, origin, ..*span });
         }
+        // Origins are few and short, or the room is at its end early.
+        self.room_bytes = self.room_bytes.saturating_sub(bytes);
+        self.next.bytes += bytes;
         self.next.traces.insert(id, OfTrace { spans, bytes });
     }
 
-    /// A copy that holds no request alive.
-    fn origin(&mut self, origin: &Arc<Origin>) -> Arc<Origin> {
+    /// A copy that holds no request alive, and what it takes if it is new.
+    fn origin(&mut self, origin: &Arc<Origin>) -> (Arc<Origin>, usize) {
         if let Some((asked, copy)) = &self.last
             && Arc::ptr_eq(asked, origin)
         {
-            return Arc::clone(copy);
+            return (Arc::clone(copy), 0);
         }
+        let mut bytes = 0;
         let copy = match self.origins.get(origin) {
             Some(copy) => Arc::clone(copy),
             None => {
@@ -110,12 +125,15 @@ impl<'a> Carrying<'a> {
                     scope: copied(&origin.scope),
                     schema_url: origin.schema_url.clone(),
                 });
+                let resource = &copy.resource;
+                let texts = copy.schema_url.len() + resource.schema_url.len();
+                bytes = ORIGIN_BYTES + texts + copy.scope.len() + resource.message.len();
                 self.origins.insert(Arc::clone(&copy));
                 copy
             }
         };
         self.last = Some((Arc::clone(origin), Arc::clone(&copy)));
-        copy
+        (copy, bytes)
     }
 
     pub(super) fn finish(self) -> Carried {
@@ -153,9 +171,10 @@ mod tests {
     #[test]
     fn what_is_carried_holds_no_request_alive_and_is_bounded() {
         let (request, spans) = request(&[1, 2, 3, 4], 1);
-        let one = spans[0].message.len() + SPAN_BYTES;
+        let one = spans[0].message.len() + SPAN_BYTES + TRACE_BYTES;
+        let of_origin = ORIGIN_BYTES + spans[0].origin.scope.len();
         let none = Carried::default();
-        let mut carrying = Carrying::new(&none, 3 * one);
+        let mut carrying = Carrying::new(&none, 3 * one + of_origin);
         for span in &spans {
             carrying.take(span.trace_id, std::slice::from_ref(span));
         }
@@ -163,6 +182,7 @@ mod tests {
         let carried = carrying.finish();
         let there: Vec<bool> = (1..=4).map(|trace| carried.get(id(trace)).is_some()).collect();
         assert_eq!(there, [true, true, true, false]);
+        assert_eq!(carried.bytes(), 3 * one + of_origin);
         let copies = [carried.get(id(1)).unwrap(), carried.get(id(2)).unwrap()];
         assert_eq!(
             (&copies[0][0].message, &copies[0][0].origin),

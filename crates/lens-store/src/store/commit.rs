@@ -1,6 +1,7 @@
 //! The commit: the manifest is replaced, then the state that snapshots are made of, then what nobody needs is removed.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::carried::Carried;
@@ -77,7 +78,7 @@ impl Shared {
         }
 
         if change.loses_spans {
-            upkeep.carried = Carried::default();
+            self.carry(upkeep, Carried::default());
         }
         segments.retain(|segment| {
             let is_gone = change.gone.contains(&segment.entry().number);
@@ -104,6 +105,11 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    pub(super) fn carry(&self, upkeep: &mut Upkeep, carried: Carried) {
+        self.carried_bytes.store(carried.bytes() as u64, Ordering::Relaxed);
+        upkeep.carried = carried;
     }
 
     fn open_added(&self, added: &[SegmentEntry]) -> Vec<Arc<Segment>> {

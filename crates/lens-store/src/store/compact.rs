@@ -126,6 +126,10 @@ impl Shared {
                 return Ok(());
             }
         }
+        if plan.segments.iter().any(|segment| segment.is_damaged()) {
+            // Found by a reader meanwhile. It is set aside first.
+            return Ok(());
+        }
         let gone = plan.segments.iter().map(|segment| segment.entry().number).collect();
         let loses_spans = left_out.let_go > 0;
         let change = Change { added: files.finish()?, gone, loses_spans, ..Change::default() };

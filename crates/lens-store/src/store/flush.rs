@@ -73,7 +73,7 @@ impl Shared {
         let written = self.write_frozen(upkeep, &frozen).and_then(|(added, carried)| {
             let change = Change { added, is_flush: true, ..Change::default() };
             self.commit(upkeep, change, |_| {})?;
-            upkeep.carried = carried;
+            self.carry(upkeep, carried);
             Ok(())
         });
         match &written {
@@ -106,7 +106,7 @@ impl Shared {
             write_records(&mut files, rows.rollouts, rows.logs, rows.metrics)?;
         }
         let room = self.options.max_memory_bytes / CARRIED_SHARE;
-        let carried = carried(&before, frozen, &upkeep.carried, room)?;
+        let carried = carried(&before, frozen, &upkeep.carried, room);
         Ok((files.finish()?, carried))
     }
 }
@@ -172,50 +172,46 @@ fn days_of(
 
 /// What is committed now of traces that are likely to go on. Where no rollout was ever seen nothing is computed from
 /// their spans.
-fn carried(
-    before: &Snapshot,
-    frozen: &Arc<Memory>,
-    carried: &Carried,
-    room_bytes: u64,
-) -> Result<Carried, StoreError> {
+fn carried(before: &Snapshot, frozen: &Arc<Memory>, carried: &Carried, room_bytes: u64) -> Carried {
     let has_rows = |segment: &Arc<Segment>| segment.path(Table::Rollouts).is_some();
     if !frozen.may_have_roots() && !before.segments().iter().any(has_rows) {
-        return Ok(Carried::default());
+        return Carried::default();
     }
     let mut carrying = Carrying::new(carried, usize::try_from(room_bytes).unwrap_or(usize::MAX));
     let view = frozen.view();
     let mut spans = Vec::new();
     let mut take = |carrying: &mut Carrying<'_>, id| {
         // Of others it is not known what is in segments.
-        if carried.get(id).is_some() || !before.may_have_committed(id)? {
+        let is_known =
+            carried.get(id).is_some() || matches!(before.may_have_committed(id), Ok(false));
+        if is_known {
             spans.clear();
             view.trace(id, &mut spans);
             carrying.take(id, &spans);
         }
-        Ok::<_, StoreError>(())
     };
     let [without_root, with_root] = frozen.newest_first();
     for id in without_root {
         if carrying.is_full() {
             break;
         }
-        take(&mut carrying, id)?;
+        take(&mut carrying, id);
     }
     for id in carried.newest_first() {
         if carrying.is_full() {
             break;
         }
-        if !frozen.has_trace(id) && !before.has_stored_rows(id)? {
-            take(&mut carrying, id)?;
+        if !frozen.has_trace(id) && matches!(before.has_stored_rows(id), Ok(false)) {
+            take(&mut carrying, id);
         }
     }
     for id in with_root {
         if carrying.is_full() {
             break;
         }
-        take(&mut carrying, id)?;
+        take(&mut carrying, id);
     }
-    Ok(carrying.finish())
+    carrying.finish()
 }
 
 impl Upkeep {

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::commit::{Upkeep, unreadable};
@@ -74,6 +75,7 @@ impl Store {
             log: Some(Mutex::new(log)),
             turn: Mutex::default(),
             upkeep: Mutex::new(upkeep),
+            carried_bytes: AtomicU64::default(),
             state: RwLock::new(State {
                 active: Arc::new(memory),
                 frozen: None,
@@ -104,6 +106,7 @@ impl Store {
             log: None,
             turn: Mutex::default(),
             upkeep: Mutex::default(),
+            carried_bytes: AtomicU64::default(),
             state: RwLock::new(state),
             sync: Sync::new(0),
             maintenance: Maintenance::default(),
