@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use lens_testing::OtlpSink;
+use serde_json::Value;
 
 use crate::exchange::{answer, post, read_request};
+use crate::python::{MODULES, Receiver, python};
 use crate::support::{Fleet, Start, output, text};
 
 const SPANS: &[&str] = &[
@@ -156,9 +158,93 @@ fn serve(mut stream: TcpStream, asked: &AtomicUsize) {
     answer(&mut stream, status, &body);
 }
 
+/// What a receiver saw.
+#[derive(Debug, Default)]
+struct Received {
+    spans: BTreeSet<String>,
+    metrics: BTreeSet<String>,
+    /// Keys of the resources of spans, and of spans.
+    resource: BTreeSet<String>,
+    attributes: BTreeSet<String>,
+    logs: usize,
+}
+
+impl Received {
+    fn by(sink: &OtlpSink) -> Self {
+        let spans = sink.spans();
+        Self {
+            spans: spans.iter().map(|span| span.name.clone()).collect(),
+            metrics: sink.metric_names().into_iter().collect(),
+            resource: spans.iter().flat_map(|span| span.resource.keys().cloned()).collect(),
+            attributes: spans.iter().flat_map(|span| span.attributes.keys().cloned()).collect(),
+            logs: sink.logs().len(),
+        }
+    }
+
+    /// What the receiver in Python says at its end.
+    fn of(document: &Value) -> Self {
+        let list = |what: &str| document[what].as_array().expect("a list").clone();
+        let names = |what: &str| {
+            let name = |one: &Value| one["name"].as_str().expect("a name").to_owned();
+            list(what).iter().map(name).collect()
+        };
+        let keys = |of: &str| {
+            let keys = |span: &Value| {
+                span[of].as_object().expect("attributes").keys().cloned().collect::<Vec<_>>()
+            };
+            list("spans").iter().flat_map(keys).collect()
+        };
+        Self {
+            spans: names("spans"),
+            metrics: names("metrics"),
+            resource: keys("resource"),
+            attributes: keys("attributes"),
+            logs: list("logs").len(),
+        }
+    }
+
+    fn missing(&self) -> Vec<&'static str> {
+        let absent = |wanted: &[&'static str], found: &BTreeSet<String>| -> Vec<&'static str> {
+            wanted.iter().copied().filter(|name| !found.contains(*name)).collect()
+        };
+        [
+            absent(SPANS, &self.spans),
+            absent(METRICS, &self.metrics),
+            absent(RESOURCE, &self.resource),
+        ]
+        .concat()
+    }
+
+    fn check(&self) {
+        assert_eq!(self.missing(), Vec::<&str>::new());
+        assert!(self.logs > 0, "no log record came");
+        let experiment = |name: &&String| name.contains("reward") || name.contains("accuracy");
+        assert_eq!(self.metrics.iter().find(experiment), None);
+        assert_eq!(self.attributes.iter().find(experiment), None);
+    }
+}
+
 #[test]
 fn a_fleet_with_every_switch_on_sends_every_name_of_the_contract() {
     let sink = OtlpSink::start().expect("a sink");
+    run_with_every_switch_on(&sink.grpc_endpoint());
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !Received::by(&sink).missing().is_empty() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Received::by(&sink).check();
+}
+
+#[test]
+fn a_receiver_of_other_make_gets_every_name_of_the_contract() {
+    let Some(python) = python(MODULES) else { return };
+    let receiver = Receiver::start(&python);
+    run_with_every_switch_on(&format!("http://127.0.0.1:{}", receiver.ports["grpc"]));
+    Received::of(&receiver.finish()).check();
+}
+
+/// Runs a fleet until everything is sent.
+fn run_with_every_switch_on(endpoint: &str) {
     let tools = tempfile::tempdir().expect("a folder");
     let smi = tools.path().join("nvidia-smi");
     std::fs::write(
@@ -169,7 +255,6 @@ fn a_fleet_with_every_switch_on_sends_every_name_of_the_contract() {
     .expect("a program");
     std::fs::set_permissions(&smi, std::fs::Permissions::from_mode(0o755)).expect("may run");
     let path = format!("{}:{}", tools.path().display(), std::env::var("PATH").unwrap_or_default());
-    let endpoint = sink.grpc_endpoint();
     let environment = [
         ("PATH", path.as_str()),
         ("NEMO_GYM_OTEL_ENABLED", "1"),
@@ -185,7 +270,7 @@ fn a_fleet_with_every_switch_on_sends_every_name_of_the_contract() {
         ("NEMO_GYM_OTEL_GPU_SAMPLING_ENABLED", "1"),
         ("NEMO_GYM_OTEL_GPU_SAMPLE_INTERVAL_S", "0.2"),
         ("NEMO_GYM_OTEL_USER_ID", "someone"),
-        ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint),
         ("SLURM_JOB_ID", "4711"),
         ("KUBERNETES_SERVICE_HOST", "10.0.0.1"),
         ("K8S_POD_NAME", "pod-1"),
@@ -251,32 +336,4 @@ fn a_fleet_with_every_switch_on_sends_every_name_of_the_contract() {
         r#"{"messages":[{"role":"user","content":"x"}],"model":"m","max_tokens":9}"#,
     );
     assert_eq!(fleet.stop(), Some(0), "{}", fleet.said());
-
-    let deadline = Instant::now() + Duration::from_secs(20);
-    let missing = || {
-        let spans = sink.spans();
-        let names: BTreeSet<&str> = spans.iter().map(|span| span.name.as_str()).collect();
-        let metrics: BTreeSet<String> = sink.metric_names().into_iter().collect();
-        let resource: BTreeSet<&str> =
-            spans.iter().flat_map(|span| span.resource.keys().map(String::as_str)).collect();
-        let absent = |wanted: &[&'static str], has: &dyn Fn(&str) -> bool| -> Vec<&'static str> {
-            wanted.iter().copied().filter(|name| !has(name)).collect()
-        };
-        [
-            absent(SPANS, &|name| names.contains(name)),
-            absent(METRICS, &|name| metrics.contains(name)),
-            absent(RESOURCE, &|name| resource.contains(name)),
-        ]
-        .concat()
-    };
-    while !missing().is_empty() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    assert_eq!(missing(), Vec::<&str>::new());
-    assert!(!sink.logs().is_empty(), "no log record came");
-    let experiment = |name: &String| name.contains("reward") || name.contains("accuracy");
-    assert!(!sink.metric_names().iter().any(experiment), "{:?}", sink.metric_names());
-    for span in sink.spans() {
-        assert!(!span.attributes.keys().any(experiment), "{}: {:?}", span.name, span.attributes);
-    }
 }

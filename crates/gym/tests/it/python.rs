@@ -11,7 +11,7 @@ use crate::spans;
 use crate::support::{Fleet, Start, fixture, output, rows, text, weather_rows};
 
 /// A Python with these modules; says so when a test is skipped for want of one.
-fn python(modules: &str) -> Option<PathBuf> {
+pub fn python(modules: &str) -> Option<PathBuf> {
     let chosen = std::env::var_os("GYM_TEST_PYTHON");
     let python = PathBuf::from(chosen.unwrap_or_else(|| "python3".into()));
     let import = format!("import {modules}");
@@ -31,15 +31,18 @@ fn python(modules: &str) -> Option<PathBuf> {
     None
 }
 
+/// What the receiver needs.
+pub const MODULES: &str = "grpc, opentelemetry.proto";
+
 /// The receiver of `fixtures/python/otlp_receiver.py`.
-struct Receiver {
+pub struct Receiver {
     child: Child,
     stdout: BufReader<ChildStdout>,
-    ports: Value,
+    pub ports: Value,
 }
 
 impl Receiver {
-    fn start(python: &Path) -> Self {
+    pub fn start(python: &Path) -> Self {
         let mut child = Command::new(python)
             .arg(fixture("python/otlp_receiver.py"))
             .stdin(Stdio::piped())
@@ -53,7 +56,7 @@ impl Receiver {
     }
 
     /// Everything it received.
-    fn finish(mut self) -> Value {
+    pub fn finish(mut self) -> Value {
         drop(self.child.stdin.take());
         let mut document = String::new();
         self.stdout.read_to_string(&mut document).expect("reads");
@@ -69,7 +72,7 @@ impl Drop for Receiver {
 }
 
 fn receive(protocol: &str, port: &str, compression: &str) {
-    let Some(python) = python("grpc, opentelemetry.proto") else { return };
+    let Some(python) = python(MODULES) else { return };
     let receiver = Receiver::start(&python);
     let endpoint = format!("http://127.0.0.1:{}", receiver.ports[port]);
     let environment = [
