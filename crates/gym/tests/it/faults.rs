@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::spans;
 use lens_testing::free_port;
 
+use crate::spans;
 use crate::support::{
     Fleet, Start, fixture, get, gym, output, rows, runs, signal, text, weather_rows,
 };

@@ -5,9 +5,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use gym_telemetry::{env_vars, semconv};
-use lens_testing::{CollectedLog, CollectedSpan, OtlpSink};
-
-use lens_testing::free_port;
+use lens_testing::{CollectedLog, CollectedSpan, OtlpSink, free_port};
 
 use crate::support::{Fleet, Start, weather_rows};
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use lens_observe::receiver::{Options, StartError, Token};
 use lens_observe::{Intake, Receiver};
-
 use lens_testing::free_port;
 
 use crate::support::{EXPORT, Keeper, PROTOBUF, call, framed, options, request, send, start};

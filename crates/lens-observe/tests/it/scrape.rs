@@ -13,7 +13,6 @@ use lens_otlp::metrics::{
     HISTOGRAM_POINT_ATTRIBUTES, HistogramPoint, Identity, Interval, Number, NumberPoint,
     POINT_ATTRIBUTES, Temporality, put_gauge, put_histogram, put_sum,
 };
-
 use lens_testing::free_port;
 
 use crate::support::{Answer, PROTOBUF, http, options, request, send, start};

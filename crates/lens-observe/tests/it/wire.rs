@@ -280,8 +280,11 @@ fn a_request_waits_a_while_for_an_intake_without_room() {
     keeper.orders.lock().unwrap().extend([busy(), busy(), None, busy(), None]);
     let answer = send(http(&receiver), "POST", "/v1/traces", PROTOBUF, &request(2));
     assert_eq!(answer.status, 200);
+    assert!(keeper.last().is_again, "its intake knows that it was there");
     assert_eq!(call(grpc(&receiver), EXPORT, &[], framed(0, &request(1))).code, "0");
-    assert_eq!((keeper.span_count(), receiver.snapshot().refused_for(Reason::Overloaded)), (3, 0));
+    assert_eq!(call(grpc(&receiver), EXPORT, &[], framed(0, &request(1))).code, "0");
+    assert!(!keeper.last().is_again);
+    assert_eq!((keeper.span_count(), receiver.snapshot().refused_for(Reason::Overloaded)), (4, 0));
 
     let room_timeout = Duration::from_millis(20);
     let limits = Limits { room_timeout, ..Limits::default() };

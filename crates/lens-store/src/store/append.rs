@@ -63,8 +63,8 @@ impl Store {
         self.append_looked_at(signal, encoding, body, request, |_| {})
     }
 
-    /// As [`Store::append`]; `look` sees the spans before they are kept; those of a request that there is no room for it sees
-    /// when they come again.
+    /// As [`Store::append`]; `look` sees the spans before they are kept. Those of a request that there is no room for it
+    /// sees when they come again, and twice where the room was taken by another meanwhile.
     ///
     /// # Errors
     ///

@@ -191,21 +191,10 @@ fn carried(before: &Snapshot, frozen: &Arc<Memory>, carried: &Carried, room_byte
         }
     };
     let [without_root, with_root] = frozen.newest_first();
-    for id in without_root {
-        if carrying.is_full() {
-            break;
-        }
-        take(&mut carrying, id);
-    }
-    for id in carried.newest_first() {
-        if carrying.is_full() {
-            break;
-        }
-        if !frozen.has_trace(id) && matches!(before.has_stored_rows(id), Ok(false)) {
-            take(&mut carrying, id);
-        }
-    }
-    for id in with_root {
+    let is_open =
+        |id: &TraceId| !frozen.has_trace(*id) && matches!(before.has_stored_rows(*id), Ok(false));
+    let idle = carried.newest_first().into_iter().filter(is_open);
+    for id in without_root.into_iter().chain(idle).chain(with_root) {
         if carrying.is_full() {
             break;
         }
