@@ -82,13 +82,13 @@ impl Observer {
         Ok(Self { grpc: address("grpc")?, http: address("http")?, child })
     }
 
-    /// User and system time so far.
-    fn cpu(&self) -> Result<f64> {
+    /// User and system time so far, and the system's part of it.
+    fn cpu(&self) -> Result<(f64, f64)> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         let fields: Vec<&str> =
             stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let ticks: f64 = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
-        Ok(ticks / 100.0)
+        let (user, system): (f64, f64) = (fields[11].parse()?, fields[12].parse()?);
+        Ok(((user + system) / 100.0, system / 100.0))
     }
 
     fn peak_mib(&self) -> Result<f64> {
@@ -198,17 +198,19 @@ fn ingest(gym: &str, dir: &str, shape: &str, spans: u64) -> Result<()> {
         }
         Ok::<_, Box<dyn Error>>((first? + second?, sent, sent_cpu))
     })?;
-    let used = observer.cpu()? - before;
+    let after = observer.cpu()?;
+    let (used, used_by_system) = (after.0 - before.0, after.1 - before.1);
     let peak = observer.peak_mib()?;
     drop(observer);
     let count = count as f64;
     let bytes = bytes_below(Path::new(dir), &["wal"])?;
     println!(
-        "{shape} spans={count} body={:.0} B/span: cpu {:.2} us/span (while sending {:.2}), {:.0} spans/s of wall clock \
+        "{shape} spans={count} body={:.0} B/span: cpu {:.2} us/span (system {:.2}, while sending {:.2}), {:.0} spans/s of wall clock \
          with the sender on the same cores, {refused} requests sent again, peak {peak:.0} MiB, {:.1} B/span in files",
         body_bytes as f64 / count,
         used * 1e6 / count,
-        (sent_cpu - before) * 1e6 / count,
+        used_by_system * 1e6 / count,
+        (sent_cpu.0 - before.0) * 1e6 / count,
         count / sent.as_secs_f64(),
         bytes as f64 / count,
     );
