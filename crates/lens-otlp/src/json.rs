@@ -12,7 +12,8 @@ pub use logs::encode_logs_request;
 pub use metrics::encode_metrics_request;
 pub use read::{decode_logs_request, decode_metrics_request, decode_trace_request};
 pub use write::{
-    encode_trace_request, put_base64, put_number, put_plain_attributes, put_plain_value, put_text,
+    encode_trace_request, is_plain_byte, put_base64, put_number, put_plain_attributes,
+    put_plain_value, put_text,
 };
 
 /// Appends lower-case hex digits.

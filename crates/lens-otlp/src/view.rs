@@ -393,7 +393,7 @@ pub enum Plain<'a> {
 
 /// Key and value of what nearly every attribute is: a key, then a text, flag, integer or double, in lengths of one
 /// byte. `None` says nothing; a key is as unchecked as a text.
-#[inline]
+#[inline(always)]
 pub fn plain_parts(message: &[u8]) -> Option<(&[u8], Plain<'_>)> {
     const TEXT: u8 = tag(1, BYTES);
     const FLAG: u8 = tag(2, VARINT);
@@ -415,23 +415,26 @@ pub fn plain_parts(message: &[u8]) -> Option<(&[u8], Plain<'_>)> {
 }
 
 /// A varint of fewer than ten bytes, which all integers have that are not negative.
-#[inline]
+#[inline(always)]
 fn plain_int(varint: &[u8]) -> Option<i64> {
-    let (last @ ..0x80, rest) = varint.split_last()? else { return None };
-    if rest.len() > 8 {
+    if let [value @ ..0x80] = varint {
+        return Some(i64::from(*value));
+    }
+    if varint.len() > 9 {
         return None;
     }
-    let mut value = i64::from(*last);
-    for byte in rest.iter().rev() {
+    let (mut value, mut shift) = (0, 0);
+    for byte in varint {
+        value |= i64::from(byte & 0x7f) << shift;
+        shift += 7;
         if *byte < 0x80 {
-            return None;
+            // What follows belongs to something else.
+            return (shift as usize == varint.len() * 7).then_some(value);
         }
-        value = value << 7 | i64::from(byte & 0x7f);
     }
-    Some(value)
+    None
 }
 
-#[inline]
 fn plain_pair(message: &[u8]) -> Option<(&str, AnyValue<'_>)> {
     let (key, value) = plain_parts(message)?;
     let value = match value {
@@ -454,7 +457,7 @@ pub fn is_plain_pair(message: &[u8]) -> bool {
 }
 
 /// A field of fewer than 128 bytes, and what follows it.
-#[inline]
+#[inline(always)]
 fn plain_bytes(tag: u8, message: &[u8]) -> Option<(&[u8], &[u8])> {
     match message {
         [first, len @ ..0x80, rest @ ..] if *first == tag => {

@@ -226,6 +226,17 @@ impl<'a> Content<'a> {
         }
     }
 
+    /// Bytes that are the text of a string field, for who passes them on without reading them. Nearly all text is ASCII,
+    /// which is seen without decoding it.
+    #[inline]
+    pub fn text_bytes(self) -> Result<&'a [u8], DecodeError> {
+        let bytes = self.bytes()?;
+        if bytes.is_ascii() || std::str::from_utf8(bytes).is_ok() {
+            return Ok(bytes);
+        }
+        Err(DecodeError::Utf8)
+    }
+
     /// The text of a string field.
     #[inline]
     pub fn text(self) -> Result<&'a str, DecodeError> {
@@ -272,13 +283,17 @@ impl<'a> Fields<'a> {
         Self { rest: message }
     }
 
-    /// Nearly all tags and lengths take one byte.
+    /// Nearly all tags and lengths take one byte, or two.
     #[inline(always)]
     fn read_varint(&mut self) -> Result<u64, DecodeError> {
-        match self.rest.split_first() {
-            Some((byte, rest)) if *byte < 0x80 => {
+        match self.rest {
+            [byte @ ..0x80, rest @ ..] => {
                 self.rest = rest;
                 Ok(u64::from(*byte))
+            }
+            [low, high @ ..0x80, rest @ ..] => {
+                self.rest = rest;
+                Ok(u64::from(low & 0x7f) | u64::from(*high) << 7)
             }
             _ => self.read_long_varint(),
         }
@@ -303,16 +318,24 @@ impl<'a> Fields<'a> {
         Ok(head)
     }
 
+    /// The field that comes next, if it has this number, and is length-delimited and short. `None` says nothing.
+    #[inline(always)]
+    pub fn next_short(&mut self, field: u8) -> Option<&'a [u8]> {
+        match self.rest {
+            [first, len @ ..0x80, rest @ ..] if *first == tag(field, BYTES) => {
+                let (content, rest) = rest.split_at_checked(usize::from(*len))?;
+                self.rest = rest;
+                Some(content)
+            }
+            _ => None,
+        }
+    }
+
     /// Passes over the fields of one number that come next, as long as they are length-delimited and short: a quick way
     /// past attributes that nobody asks for.
     #[inline]
     pub fn skip_short(&mut self, field: u8) {
-        while let [first, len @ ..0x80, rest @ ..] = self.rest
-            && *first == tag(field, BYTES)
-            && let Some(rest) = rest.get(usize::from(*len)..)
-        {
-            self.rest = rest;
-        }
+        while self.next_short(field).is_some() {}
     }
 
     #[inline(always)]

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use lens_otlp::DecodeError;
+use lens_otlp::encode::{EVENT_ATTRIBUTES, SPAN_ATTRIBUTES};
 use lens_otlp::view::{
     AnyValue, Attributes, ScopeView, SpanView, is_plain_pair, key_value, resources,
 };
@@ -120,6 +121,9 @@ pub struct Decoded {
     pub reason: Option<Malformed>,
 }
 
+/// What a span takes in a request, for the room that its spans get at first.
+const USUAL_SPAN_BYTES: usize = 512;
+
 /// Takes a request apart. `ingest_seq` is put on every span.
 ///
 /// # Errors
@@ -127,6 +131,7 @@ pub struct Decoded {
 /// When the request itself cannot be walked.
 pub fn decode(request: &Bytes, ingest_seq: u64) -> Result<Decoded, DecodeError> {
     let mut decoded = Decoded::default();
+    decoded.spans.reserve(request.len() / USUAL_SPAN_BYTES);
     for resource in resources(request) {
         let resource = resource?;
         check_attributes(resource.attributes())?;
@@ -183,7 +188,14 @@ fn slice(request: &Bytes, part: &[u8]) -> Bytes {
 fn check(message: &[u8]) -> Result<(TraceId, SpanId, u64), Malformed> {
     let (mut trace_id, mut span_id, mut parent_id, mut start_nanos) =
         (&[][..], &[][..], &[][..], 0);
-    for field in Fields::new(message) {
+    let mut fields = Fields::new(message);
+    loop {
+        while let Some(pair) = fields.next_short(SPAN_ATTRIBUTES) {
+            if !check_pair(pair)? {
+                return Err(Malformed::NoValue);
+            }
+        }
+        let Some(field) = fields.next() else { break };
         match field? {
             (1, content) => trace_id = content.bytes()?,
             (2, content) => span_id = content.bytes()?,
@@ -191,7 +203,7 @@ fn check(message: &[u8]) -> Result<(TraceId, SpanId, u64), Malformed> {
             (7, content) => start_nanos = content.fixed64()?,
             (9, content) if !check_pair(content.bytes()?)? => return Err(Malformed::NoValue),
             (9, _) => {}
-            (3 | 5, content) => drop(content.text()?),
+            (3 | 5, content) => drop(content.text_bytes()?),
             (6 | 10 | 12 | 14, content) => drop(content.varint()?),
             (8, content) => drop(content.fixed64()?),
             (11, content) => check_event(content.bytes()?)?,
@@ -210,23 +222,27 @@ fn check(message: &[u8]) -> Result<(TraceId, SpanId, u64), Malformed> {
 }
 
 fn check_event(message: &[u8]) -> Result<(), DecodeError> {
-    for field in Fields::new(message) {
+    let mut fields = Fields::new(message);
+    loop {
+        while let Some(pair) = fields.next_short(EVENT_ATTRIBUTES) {
+            check_pair(pair)?;
+        }
+        let Some(field) = fields.next() else { return Ok(()) };
         match field? {
             (1, content) => drop(content.fixed64()?),
-            (2, content) => drop(content.text()?),
+            (2, content) => drop(content.text_bytes()?),
             (3, content) => drop(check_pair(content.bytes()?)?),
             (4, content) => drop(content.varint()?),
             _ => {}
         }
     }
-    Ok(())
 }
 
 fn check_link(message: &[u8]) -> Result<(), DecodeError> {
     for field in Fields::new(message) {
         match field? {
             (1 | 2, content) => drop(content.bytes()?),
-            (3, content) => drop(content.text()?),
+            (3, content) => drop(content.text_bytes()?),
             (4, content) => drop(check_pair(content.bytes()?)?),
             (5, content) => drop(content.varint()?),
             (6, content) => drop(content.fixed32()?),
@@ -239,7 +255,7 @@ fn check_link(message: &[u8]) -> Result<(), DecodeError> {
 fn check_status(message: &[u8]) -> Result<(), DecodeError> {
     for field in Fields::new(message) {
         match field? {
-            (2, content) => drop(content.text()?),
+            (2, content) => drop(content.text_bytes()?),
             (3, content) => drop(content.varint()?),
             _ => {}
         }

@@ -39,8 +39,9 @@ pub fn put_text(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// Whether a byte is the same in a JSON string.
-const fn is_plain_byte(byte: u8) -> bool {
+/// Whether a byte of a text is the same in a JSON string.
+#[inline]
+pub const fn is_plain_byte(byte: u8) -> bool {
     byte >= 0x20 && byte != 0x7f && byte != b'"' && byte != b'\\'
 }
 

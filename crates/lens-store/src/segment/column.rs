@@ -16,7 +16,9 @@ use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
 
 use super::SegmentError;
-use super::encode::{Bits, put_deltas, put_hybrid, put_levels, width_of};
+use super::encode::{
+    Bits, put_deltas, put_hybrid, put_levels, put_prefixed, put_same_length, width_of,
+};
 use super::intern::{Guess, Interner, put_plain};
 
 /// Rows of a page at most: what a read of one trace decodes for nothing stays small.
@@ -26,12 +28,24 @@ const PAGE_BYTES: usize = 128 * 1_024;
 const PAGE_ENTRIES: usize = 32 * 1_024;
 /// Larger dictionaries are given up, since each read of a page reads the dictionary too.
 const DICTIONARY_BYTES: usize = 1024 * 1_024;
-/// After so many values a dictionary that holds more than half of them is given up.
+/// After so many values a dictionary that has as many entries as half of them is given up.
 const PROBATION: usize = 16 * 1_024;
 /// Distinct integers of a row group up to which they are worth a dictionary.
 const DICTIONARY_INTS: usize = 4_096;
 /// Texts longer than this have no statistics.
 const STATISTICS_BYTES: usize = 128;
+
+/// The lower-case hex digits of every byte.
+const HEX: [[u8; 2]; 256] = {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < pairs.len() {
+        pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
+        byte += 1;
+    }
+    pairs
+};
 
 /// How many entries each row has: none or one in a nullable column, any number in a list or map.
 #[derive(Default)]
@@ -86,6 +100,15 @@ pub(super) enum Values {
         codes: Vec<u32>,
         dictionary: Interner,
         limit_bytes: usize,
+        /// Whether it is known that the dictionary is worth it.
+        is_settled: bool,
+    },
+    /// Hex digits of ids of one length.
+    Ids {
+        digits: Vec<u8>,
+        width: usize,
+        /// Whether they lie in order.
+        is_sorted: bool,
     },
     /// Texts as they are.
     Plain {
@@ -108,12 +131,23 @@ impl Values {
             codes: Vec::new(),
             dictionary: Interner::default(),
             limit_bytes: DICTIONARY_BYTES,
+            is_settled: false,
         }
     }
 
     /// Texts that are known to be few.
     pub(super) fn keys() -> Self {
-        Self::Text { codes: Vec::new(), dictionary: Interner::default(), limit_bytes: usize::MAX }
+        Self::Text {
+            codes: Vec::new(),
+            dictionary: Interner::default(),
+            limit_bytes: usize::MAX,
+            is_settled: true,
+        }
+    }
+
+    /// Ids of so many hex digits.
+    pub(super) fn ids(width: usize, is_sorted: bool) -> Self {
+        Self::Ids { digits: Vec::new(), width, is_sorted }
     }
 
     pub(super) fn plain() -> Self {
@@ -123,6 +157,7 @@ impl Values {
     fn len(&self) -> usize {
         match self {
             Self::Text { codes, .. } => codes.len(),
+            Self::Ids { digits, width, .. } => digits.len() / width,
             Self::Plain { ends, .. } => ends.len(),
             Self::Deltas(values) | Self::Ints(values) | Self::Words(values) => values.len(),
             Self::Doubles(values) => values.len(),
@@ -153,14 +188,27 @@ impl Column {
     }
 
     /// As [`push_text`](Self::push_text), of a text that is likely the one that was guessed.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push_text_like(&mut self, guess: &mut Guess, bytes: &[u8]) {
+        if let Values::Text { codes, dictionary, .. } = &mut self.values
+            && let Some(code) = dictionary.guessed(guess, bytes)
+        {
+            codes.push(code);
+            return;
+        }
+        self.push_any_text(guess, bytes);
+    }
+
+    fn push_any_text(&mut self, guess: &mut Guess, bytes: &[u8]) {
         match &mut self.values {
-            Values::Text { codes, dictionary, limit_bytes } => {
+            Values::Text { codes, dictionary, limit_bytes, is_settled } => {
                 codes.push(dictionary.intern_like(guess, bytes));
-                let is_useless = codes.len() == PROBATION && dictionary.len() > PROBATION / 2;
-                if dictionary.plain.len() > *limit_bytes || is_useless && *limit_bytes != usize::MAX
-                {
+                let mut is_worth_it = dictionary.plain.len() <= *limit_bytes;
+                if !*is_settled && codes.len() >= PROBATION {
+                    is_worth_it &= dictionary.len() <= codes.len() / 2;
+                    *is_settled = true;
+                }
+                if !is_worth_it {
                     self.give_dictionary_up();
                 }
             }
@@ -169,6 +217,15 @@ impl Column {
                 ends.push(plain.len() as u32);
             }
             _ => {}
+        }
+    }
+
+    /// Adds an id, which has the length of its kind.
+    #[inline]
+    pub(super) fn push_id<const N: usize>(&mut self, id: &[u8; N]) {
+        if let Values::Ids { digits, .. } = &mut self.values {
+            let pairs = id.map(|byte| HEX[usize::from(byte)]);
+            digits.extend_from_slice(pairs.as_flattened());
         }
     }
 
@@ -226,6 +283,7 @@ impl Column {
     pub(super) fn held_bytes(&self) -> usize {
         match &self.values {
             Values::Text { codes, dictionary, .. } => codes.len() * 4 + dictionary.plain.len(),
+            Values::Ids { digits, .. } => digits.len(),
             Values::Plain { bytes, ends } => bytes.len() + ends.len() * 4,
             values => values.len() * 8,
         }
@@ -234,10 +292,12 @@ impl Column {
     /// Forgets the row group.
     pub(super) fn clear(&mut self) {
         match &mut self.values {
-            Values::Text { codes, dictionary, .. } => {
+            Values::Text { codes, dictionary, limit_bytes, is_settled } => {
                 codes.clear();
                 dictionary.clear();
+                *is_settled = *limit_bytes == usize::MAX;
             }
+            Values::Ids { digits, .. } => digits.clear(),
             Values::Plain { .. } if self.is_text => self.values = Values::text(),
             Values::Plain { bytes, ends } => {
                 bytes.clear();
@@ -434,9 +494,9 @@ impl Pages {
                 }
             }
             if counts.is_list {
-                put_levels(&mut self.page, &self.repetition);
+                put_levels(&mut self.page, &mut self.repetition);
             }
-            put_levels(&mut self.page, &self.definition);
+            put_levels(&mut self.page, &mut self.definition);
         }
         let range = from.value..to.value;
         let mut put_codes = |codes: &[u32]| {
@@ -448,6 +508,11 @@ impl Pages {
             Values::Text { codes, .. } => put_codes(&codes[range]),
             Values::Ints(_) | Values::Words(_) if dictionary_len.is_some() => {
                 put_codes(&self.codes[range]);
+            }
+            Values::Ids { digits, width, is_sorted } => {
+                let digits = &digits[range.start * width..range.end * width];
+                let put = if *is_sorted { put_prefixed } else { put_same_length };
+                put(&mut self.page, digits, *width);
             }
             Values::Plain { bytes, ends } => {
                 self.page.extend_from_slice(&bytes[plain_range(ends, range)]);
@@ -463,7 +528,7 @@ impl Pages {
             Values::Bools(values) => {
                 self.definition.clear();
                 values[range].iter().for_each(|value| self.definition.push(*value));
-                self.page.extend_from_slice(&self.definition.bytes);
+                self.page.extend_from_slice(self.definition.finish().0);
             }
         }
         entries
@@ -544,6 +609,8 @@ const fn encoding(values: &Values, has_dictionary: bool) -> Encoding {
     match values {
         _ if has_dictionary => Encoding::RLE_DICTIONARY,
         Values::Deltas(_) => Encoding::DELTA_BINARY_PACKED,
+        Values::Ids { is_sorted: true, .. } => Encoding::DELTA_BYTE_ARRAY,
+        Values::Ids { .. } => Encoding::DELTA_LENGTH_BYTE_ARRAY,
         _ => Encoding::PLAIN,
     }
 }
@@ -591,7 +658,14 @@ impl Ints {
         self.table.resize(DICTIONARY_INTS * 4, 0);
         codes.clear();
         let mask = self.table.len() - 1;
+        let mut last = None;
         for value in values {
+            if let Some((known, code)) = last
+                && known == *value
+            {
+                codes.push(code);
+                continue;
+            }
             let mut at = (*value as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 40 & mask;
             let code = loop {
                 match self.table[at] {
@@ -608,6 +682,7 @@ impl Ints {
                 }
             };
             codes.push(code);
+            last = Some((*value, code));
         }
         !values.is_empty()
     }
@@ -616,6 +691,10 @@ impl Ints {
 /// Least and greatest of some values, as a column index has them.
 fn bounds(values: &Values, range: std::ops::Range<usize>) -> Option<(Vec<u8>, Vec<u8>)> {
     match values {
+        Values::Ids { digits, width, is_sorted: true } => {
+            let ids = digits[range.start * width..range.end * width].chunks_exact(*width);
+            Some((ids.clone().next()?.to_vec(), ids.last()?.to_vec()))
+        }
         Values::Plain { bytes, ends } => {
             let text = |nth: usize| &bytes[plain_range(ends, nth..nth + 1)][4..];
             let least = range.clone().map(text).min()?;
@@ -642,7 +721,7 @@ fn statistics(values: &Values, nulls: u64) -> Option<Statistics> {
         Values::Text { dictionary, .. } => {
             of_texts(dictionary.values().min()?, dictionary.values().max()?)
         }
-        Values::Plain { .. } => {
+        Values::Ids { .. } | Values::Plain { .. } => {
             let (least, most) = bounds(values, 0..values.len())?;
             of_texts(&least, &most)
         }

@@ -80,15 +80,17 @@ pub(super) fn put_hybrid(out: &mut Vec<u8>, values: &[u32], width: u32) {
 }
 
 /// Appends levels of one bit with their length in front, as a data page of version 1 has them.
-pub(super) fn put_levels(out: &mut Vec<u8>, bits: &Bits) {
+pub(super) fn put_levels(out: &mut Vec<u8>, bits: &mut Bits) {
     let at = out.len();
     out.extend_from_slice(&[0; 4]);
-    if bits.ones == 0 || bits.ones == bits.len {
-        put_varint(out, (bits.len as u64) << 1);
-        out.push(u8::from(bits.ones > 0));
+    let len = bits.len();
+    let (bytes, ones) = bits.finish();
+    if ones == 0 || ones == len {
+        put_varint(out, (len as u64) << 1);
+        out.push(u8::from(ones > 0));
     } else {
-        put_varint(out, (bits.bytes.len() as u64) << 1 | 1);
-        out.extend_from_slice(&bits.bytes);
+        put_varint(out, (bytes.len() as u64) << 1 | 1);
+        out.extend_from_slice(bytes);
     }
     let len = (out.len() - at - 4) as u32;
     out[at..at + 4].copy_from_slice(&len.to_le_bytes());
@@ -97,45 +99,59 @@ pub(super) fn put_levels(out: &mut Vec<u8>, bits: &Bits) {
 /// A row of bits, lowest first.
 #[derive(Default)]
 pub(super) struct Bits {
-    pub(super) bytes: Vec<u8>,
-    len: usize,
+    bytes: Vec<u8>,
     ones: usize,
+    /// The last bits, fewer than it has room for.
+    word: u64,
+    used: u32,
 }
 
 impl Bits {
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
-        (self.len, self.ones) = (0, 0);
+        (self.ones, self.word, self.used) = (0, 0, 0);
+    }
+
+    fn len(&self) -> usize {
+        self.bytes.len() * 8 + self.used as usize
     }
 
     /// Adds as many equal bits.
     #[inline]
     pub(super) fn push_run(&mut self, bit: bool, count: usize) {
-        let of_byte = |count: usize| if bit { (0xff_u16 >> (8 - count)) as u8 } else { 0 };
-        let used = self.len % 8;
-        let first = if used == 0 { 0 } else { count.min(8 - used) };
-        if let Some(last) = self.bytes.last_mut().filter(|_| first > 0) {
-            *last |= of_byte(first) << used;
+        let mut left = count;
+        while left > 0 {
+            let taken = left.min((u64::BITS - self.used) as usize);
+            let ones = if bit { u64::MAX >> (u64::BITS - taken as u32) } else { 0 };
+            self.add(ones, taken as u32);
+            left -= taken;
         }
-        let rest = count - first;
-        self.bytes.resize(self.bytes.len() + rest / 8, of_byte(8));
-        if !rest.is_multiple_of(8) {
-            self.bytes.push(of_byte(rest % 8));
-        }
-        self.len += count;
-        self.ones += if bit { count } else { 0 };
     }
 
     #[inline]
     pub(super) fn push(&mut self, bit: bool) {
-        if self.len.is_multiple_of(8) {
-            self.bytes.push(0);
+        self.add(u64::from(bit), 1);
+    }
+
+    /// Adds as many bits as there is room for, at most.
+    #[inline]
+    fn add(&mut self, bits: u64, count: u32) {
+        self.word |= bits << self.used;
+        self.used += count;
+        if self.used == u64::BITS {
+            self.bytes.extend_from_slice(&self.word.to_le_bytes());
+            self.ones += self.word.count_ones() as usize;
+            (self.word, self.used) = (0, 0);
         }
-        if let Some(last) = self.bytes.last_mut() {
-            *last |= u8::from(bit) << (self.len % 8);
-        }
-        self.len += 1;
-        self.ones += usize::from(bit);
+    }
+
+    /// The bits, filled up to a byte with zeros, and how many are set. Nothing can be added until they are cleared.
+    pub(super) fn finish(&mut self) -> (&[u8], usize) {
+        let bytes = self.used.div_ceil(8) as usize;
+        self.bytes.extend_from_slice(&self.word.to_le_bytes()[..bytes]);
+        self.ones += self.word.count_ones() as usize;
+        (self.word, self.used) = (0, 0);
+        (&self.bytes, self.ones)
     }
 }
 
@@ -185,6 +201,32 @@ fn put_block(out: &mut Vec<u8>, deltas: &[i64]) {
     }
 }
 
+/// Appends texts of one length (`DELTA_LENGTH_BYTE_ARRAY`).
+pub(super) fn put_same_length(out: &mut Vec<u8>, texts: &[u8], width: usize) {
+    put_deltas(out, &vec![width as i64; texts.len() / width]);
+    out.extend_from_slice(texts);
+}
+
+/// Appends texts of one length of which neighbours begin alike (`DELTA_BYTE_ARRAY`).
+pub(super) fn put_prefixed(out: &mut Vec<u8>, texts: &[u8], width: usize) {
+    let mut before: &[u8] = &[];
+    let (mut shared, mut suffixes) = (Vec::with_capacity(texts.len() / width), Vec::new());
+    for text in texts.chunks_exact(width) {
+        let same = if text == before {
+            width
+        } else {
+            before.iter().zip(text).take_while(|(one, other)| one == other).count()
+        };
+        shared.push(same as i64);
+        suffixes.extend_from_slice(&text[same..]);
+        before = text;
+    }
+    put_deltas(out, &shared);
+    shared.iter_mut().for_each(|same| *same = width as i64 - *same);
+    put_deltas(out, &shared);
+    out.extend_from_slice(&suffixes);
+}
+
 /// The values of a miniblock are always 32, missing ones are zero.
 fn put_miniblock(out: &mut Vec<u8>, deltas: &[i64], least: i64, width: u32) {
     let bytes = width as usize * MINIBLOCK / 8;
@@ -216,14 +258,14 @@ mod tests {
     proptest! {
         /// Guarantees: a run of bits is as many bits one by one.
         #[test]
-        fn runs_of_bits_are_bits(runs in prop::collection::vec((any::<bool>(), 0_usize..40), 0..20)) {
+        fn runs_of_bits_are_bits(runs in prop::collection::vec((any::<bool>(), 0_usize..200), 0..20)) {
             let (mut runs_of, mut one_by_one) = (Bits::default(), Bits::default());
             for (bit, count) in runs {
                 runs_of.push_run(bit, count);
                 (0..count).for_each(|_| one_by_one.push(bit));
             }
-            prop_assert_eq!(&runs_of.bytes, &one_by_one.bytes);
-            prop_assert_eq!((runs_of.len, runs_of.ones), (one_by_one.len, one_by_one.ones));
+            prop_assert_eq!(runs_of.len(), one_by_one.len());
+            prop_assert_eq!(runs_of.finish(), one_by_one.finish());
         }
     }
 }

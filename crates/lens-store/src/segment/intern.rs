@@ -46,34 +46,40 @@ pub(super) struct Interner {
     table: Vec<u32>,
     hashes: Vec<u32>,
     pub(super) plain: Vec<u8>,
-    ends: Vec<u32>,
+    /// Where each value begins and ends.
+    places: Vec<(u32, u32)>,
 }
 
 impl Interner {
     pub(super) fn len(&self) -> usize {
-        self.ends.len()
+        self.places.len()
     }
 
     pub(super) fn clear(&mut self) {
         self.table.fill(0);
         self.hashes.clear();
         self.plain.clear();
-        self.ends.clear();
+        self.places.clear();
     }
 
+    #[inline]
     pub(super) fn get(&self, code: u32) -> &[u8] {
-        let from = match code {
-            0 => 0,
-            _ => self.ends[code as usize - 1],
-        };
-        &self.plain[from as usize + 4..self.ends[code as usize] as usize]
+        let (from, to) = self.places[code as usize];
+        &self.plain[from as usize..to as usize]
+    }
+
+    /// The number of a value, if it is the one that was guessed.
+    #[inline(always)]
+    pub(super) fn guessed(&self, guess: &Guess, bytes: &[u8]) -> Option<u32> {
+        let (from, to) = *self.places.get(guess.code as usize)?;
+        let is_it = guess.is_steady && self.plain.get(from as usize..to as usize)? == bytes;
+        is_it.then_some(guess.code)
     }
 
     /// As [`intern`](Self::intern), of a value that is likely the one that was guessed: then it is not hashed.
     #[inline]
     pub(super) fn intern_like(&mut self, guess: &mut Guess, bytes: &[u8]) -> u32 {
-        let code = guess.code;
-        if guess.is_steady && (code as usize) < self.len() && self.get(code) == bytes {
+        if let Some(code) = self.guessed(guess, bytes) {
             return code;
         }
         let code = self.intern(bytes);
@@ -109,7 +115,8 @@ impl Interner {
         self.table[at] = code + 1;
         self.hashes.push(short);
         put_plain(&mut self.plain, bytes);
-        self.ends.push(self.plain.len() as u32);
+        let end = self.plain.len();
+        self.places.push(((end - bytes.len()) as u32, end as u32));
         code
     }
 
@@ -132,6 +139,46 @@ impl Interner {
 pub(super) struct Guess {
     code: u32,
     is_steady: bool,
+}
+
+/// Numbers of keys that mostly follow each other in the same order.
+#[derive(Default)]
+pub(super) struct Chain {
+    names: Interner,
+    /// The first key, then the one after each.
+    next: Vec<Guess>,
+    /// Where the key is guessed that comes next.
+    at: usize,
+}
+
+impl Chain {
+    /// Forgets the keys.
+    pub(super) fn clear(&mut self) {
+        self.names.clear();
+        self.next.clear();
+    }
+
+    /// Begins with the first key.
+    #[inline]
+    pub(super) fn start(&mut self) {
+        self.at = 0;
+    }
+
+    /// A key's name.
+    pub(super) fn name(&self, code: u32) -> &[u8] {
+        self.names.get(code)
+    }
+
+    /// The number of the key that comes next; one more than any before when it is new.
+    #[inline]
+    pub(super) fn next(&mut self, key: &[u8]) -> u32 {
+        if self.next.len() <= self.names.len() {
+            self.next.resize(self.names.len() + 1, Guess::default());
+        }
+        let code = self.names.intern_like(&mut self.next[self.at], key);
+        self.at = code as usize + 1;
+        code
+    }
 }
 
 /// Appends a value with its length in front.

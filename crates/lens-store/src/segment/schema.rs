@@ -119,9 +119,9 @@ pub(super) fn fields() -> Vec<Field> {
     use Field::{List, Optional, Required};
     let [text, int, double, boolean, json, long] = Map::NAMES;
     let mut fields = vec![
-        Required("trace_id", Leaf::PlainText, Stats::Pages),
-        Required("span_id", Leaf::PlainText, Stats::None),
-        Optional("parent_span_id".to_owned(), Leaf::PlainText, Stats::None),
+        Required("trace_id", Leaf::TraceId, Stats::Pages),
+        Required("span_id", Leaf::SpanId, Stats::None),
+        Optional("parent_span_id".to_owned(), Leaf::SpanId, Stats::None),
         Required("start_unix_nano", Leaf::Deltas, Stats::Pages),
         Required("duration_nano", Leaf::Deltas, Stats::Pages),
         Required("name", Leaf::Text, Stats::Chunk),

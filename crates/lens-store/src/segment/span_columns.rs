@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use gym_telemetry::semconv;
 use lens_otlp::DecodeError;
-use lens_otlp::encode::StatusCode;
+use lens_otlp::encode::{EVENT_ATTRIBUTES, LINK_ATTRIBUTES, SPAN_ATTRIBUTES, StatusCode};
 use lens_otlp::json::{put_plain_attributes, put_plain_value};
 use lens_otlp::view::{AnyValue, Attributes, Plain, key_value, plain_parts};
 use lens_otlp::wire::{Fields, put_bytes, put_message};
 
 use super::SegmentError;
 use super::column::{Column, Counts};
-use super::intern::{Guess, Interner};
-use super::json::{is_sayable, put_object};
+use super::intern::{Chain, Guess};
+use super::json::{Objects, is_sayable};
 use super::schema::{LONG_TEXT_BYTES, Map, PROMOTED, entries, leaf};
 use super::table::{Leaf, Table};
 use crate::raw::{Origin, RawSpan};
@@ -33,8 +33,19 @@ struct Key {
     codes: [u32; Map::COUNT],
     /// Its next text.
     text: Guess,
-    /// The key after it.
-    next: Guess,
+}
+
+impl Key {
+    fn new(name: &[u8]) -> Self {
+        let promoted = PROMOTED.iter().position(|(known, _)| known.as_bytes() == name);
+        Self {
+            promoted: promoted.map(|nth| nth as u8),
+            row: 0,
+            at: 0,
+            codes: [0; Map::COUNT],
+            text: Guess::default(),
+        }
+    }
 }
 
 /// The columns that say where a span comes from, as numbers in their dictionaries.
@@ -67,7 +78,7 @@ enum Raw<'a> {
 }
 
 /// Key and value of an encoded attribute, and whether it has a value at all.
-#[inline]
+#[inline(always)]
 fn read_attribute(message: &[u8]) -> Result<(&[u8], Raw<'_>, bool), DecodeError> {
     match plain_parts(message) {
         Some((key, Plain::Text(text))) => Ok((key, Raw::Text(text), true)),
@@ -106,10 +117,8 @@ fn read_any_attribute(message: &[u8]) -> Result<(&[u8], Raw<'_>, bool), DecodeEr
 /// Takes spans into columns; knows what the row group has seen.
 #[derive(Default)]
 pub(super) struct Walker {
-    key_names: Interner,
+    key_names: Chain,
     keys: Vec<Key>,
-    /// The first key of the next span.
-    first_key: Guess,
     known: Known,
     /// Places in `origins` by address, with what keeps the address from being used again.
     origin_places: HashMap<usize, (usize, Arc<Origin>), Addresses>,
@@ -121,17 +130,39 @@ pub(super) struct Walker {
     events: Vec<(usize, usize)>,
     links: Vec<(usize, usize)>,
     json: String,
+    objects: Objects,
     /// Services of the file.
     pub(super) services: Vec<Arc<str>>,
     /// Name of the span that was walked last.
     pub(super) name: String,
 }
 
-/// Kinds and statuses in their columns, by the numbers of the enumerations.
-#[derive(Default)]
+/// Texts in their columns: kinds and statuses by the numbers of the enumerations, names by length and end.
 struct Known {
     kinds: [Guess; 6],
     statuses: [Guess; 3],
+    names: [Guess; 64],
+    event: Guess,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self {
+            kinds: Default::default(),
+            statuses: Default::default(),
+            names: [Guess::default(); 64],
+            event: Guess::default(),
+        }
+    }
+}
+
+impl Known {
+    #[inline]
+    fn name(&mut self, name: &[u8]) -> &mut Guess {
+        let last = name.last().copied().unwrap_or(0);
+        let place = (name.len() * 5 + usize::from(last)) % self.names.len();
+        &mut self.names[place]
+    }
 }
 
 /// The fields of a span, as far as they are no lists.
@@ -154,6 +185,7 @@ impl Walker {
     pub(super) fn end_row_group(&mut self) {
         self.key_names.clear();
         self.keys.clear();
+        self.objects.clear();
         self.origin_places.clear();
         self.origins.clear();
         self.last_origin = None;
@@ -174,25 +206,17 @@ impl Walker {
         let mut head = Head::default();
         // Whether the columns say everything.
         let mut is_exact = true;
-        let mut last_key = None;
+        self.key_names.start();
         let message = &span.message[..];
-        for field in Fields::new(message) {
+        let mut fields = Fields::new(message);
+        loop {
+            while let Some(pair) = fields.next_short(SPAN_ATTRIBUTES) {
+                is_exact &= self.take_attribute(pair, row, &mut attributes)?;
+            }
+            let Some(field) = fields.next() else { break };
             match field? {
                 (9, content) => {
-                    let (key, value, has_value) = read_attribute(content.bytes()?)?;
-                    is_exact &= has_value;
-                    let code = self.key_after(last_key, key);
-                    last_key = Some(code);
-                    let key = &mut self.keys[code as usize];
-                    if key.row == row as u32 + 1 {
-                        // The last one wins.
-                        attributes[key.at as usize].1 = value;
-                        is_exact = false;
-                    } else {
-                        key.row = row as u32 + 1;
-                        key.at = attributes.len() as u32;
-                        attributes.push((code, value));
-                    }
+                    is_exact &= self.take_attribute(content.bytes()?, row, &mut attributes)?;
                 }
                 (1 | 2, _) => {}
                 (3, content) => head.trace_state = content.bytes()?,
@@ -240,28 +264,32 @@ impl Walker {
         })
     }
 
-    /// The number of the key that comes after another. Spans of one kind have the same keys in the same order.
-    #[inline]
-    fn key_after(&mut self, last: Option<u32>, key: &[u8]) -> u32 {
-        let guess = match last {
-            Some(last) => &mut self.keys[last as usize].next,
-            None => &mut self.first_key,
-        };
-        let code = self.key_names.intern_like(guess, key);
+    /// Notes an attribute of a row; `false` when columns do not say all of it.
+    #[inline(always)]
+    fn take_attribute<'a>(
+        &mut self,
+        pair: &'a [u8],
+        row: usize,
+        attributes: &mut Vec<(u32, Raw<'a>)>,
+    ) -> Result<bool, DecodeError> {
+        let (name, value, has_value) = read_attribute(pair)?;
+        let code = self.key_names.next(name);
         if code as usize == self.keys.len() {
-            let promoted = PROMOTED.iter().position(|(name, _)| name.as_bytes() == key);
-            self.keys.push(Key {
-                promoted: promoted.map(|nth| nth as u8),
-                row: 0,
-                at: 0,
-                codes: [0; Map::COUNT],
-                text: Guess::default(),
-                next: Guess::default(),
-            });
+            self.keys.push(Key::new(name));
         }
-        code
+        let key = &mut self.keys[code as usize];
+        if key.row == row as u32 + 1 {
+            // The last one wins.
+            attributes[key.at as usize].1 = value;
+            return Ok(false);
+        }
+        key.row = row as u32 + 1;
+        key.at = attributes.len() as u32;
+        attributes.push((code, value));
+        Ok(has_value)
     }
 
+    #[inline(always)]
     fn put_attribute(
         &mut self,
         code: u32,
@@ -301,7 +329,7 @@ impl Walker {
         counts[entries::MAPS + map].add(row, 1);
         let key_column = &mut columns[leaf::MAPS + 2 * map];
         if key.codes[map] == 0 {
-            key.codes[map] = key_column.code_of(self.key_names.get(code)) + 1;
+            key.codes[map] = key_column.code_of(self.key_names.name(code)) + 1;
         }
         key_column.push_code(key.codes[map] - 1);
         let column = &mut columns[leaf::MAPS + 2 * map + 1];
@@ -338,22 +366,22 @@ impl Walker {
         for (from, to) in &self.events {
             let event = &message[*from..*to];
             let (mut name, mut unix_nanos, mut dropped) = (&[][..], 0, 0);
-            for field in Fields::new(event) {
+            let mut fields = Fields::new(event);
+            while let Some(field) = fields.next() {
                 match field? {
                     (1, content) => unix_nanos = content.fixed64()?,
                     (2, content) => name = content.bytes()?,
-                    (3, _) => {}
+                    (3, _) => fields.skip_short(EVENT_ATTRIBUTES),
                     (4, content) => dropped = content.varint()?,
                     _ => is_exact = false,
                 }
             }
             is_exact &= u32::try_from(dropped).is_ok();
-            self.json.clear();
-            is_exact &= put_object(&mut self.json, Attributes::new(event, 3))?;
-            columns[leaf::EVENT_NAME].push_text(name);
+            is_exact &= self.objects.put(event, EVENT_ATTRIBUTES)?;
+            columns[leaf::EVENT_NAME].push_text_like(&mut self.known.event, name);
             let offset = unix_nanos.wrapping_sub(start_nanos) as i64;
             columns[leaf::EVENT_OFFSET].push_int(offset);
-            columns[leaf::EVENT_ATTRIBUTES].push_text(self.json.as_bytes());
+            columns[leaf::EVENT_ATTRIBUTES].push_text(self.objects.bytes());
             columns[leaf::EVENT_DROPPED].push_int(dropped as i64);
         }
         Ok(is_exact)
@@ -392,9 +420,8 @@ impl Walker {
             columns[leaf::LINK_TRACE_ID].push_text(hex(trace_id, &mut id));
             columns[leaf::LINK_SPAN_ID].push_text(hex(span_id, &mut id));
             columns[leaf::LINK_TRACE_STATE].push_text(trace_state);
-            self.json.clear();
-            is_exact &= put_object(&mut self.json, Attributes::new(link, 4))?;
-            columns[leaf::LINK_ATTRIBUTES].push_text(self.json.as_bytes());
+            is_exact &= self.objects.put(link, LINK_ATTRIBUTES)?;
+            columns[leaf::LINK_ATTRIBUTES].push_text(self.objects.bytes());
             columns[leaf::LINK_FLAGS].push_int(i64::from(flags));
             columns[leaf::LINK_DROPPED].push_int(dropped as i64);
         }
@@ -539,17 +566,16 @@ impl<'a> Head<'a> {
         counts: &mut [Counts],
         known: &mut Known,
     ) -> bool {
-        let mut id = [0; 32];
-        columns[leaf::TRACE_ID].push_text(hex(&span.trace_id.to_bytes(), &mut id));
-        columns[leaf::SPAN_ID].push_text(hex(&span.span_id.to_bytes(), &mut id));
-        if !self.parent_id.is_empty() {
-            columns[leaf::PARENT_SPAN_ID].push_text(hex(self.parent_id, &mut id));
+        columns[leaf::TRACE_ID].push_id(&span.trace_id.to_bytes());
+        columns[leaf::SPAN_ID].push_id(&span.span_id.to_bytes());
+        if let Some(parent_id) = self.parent_id.as_array::<8>() {
+            columns[leaf::PARENT_SPAN_ID].push_id(parent_id);
             counts[entries::PARENT_SPAN_ID].add(row, 1);
         }
         columns[leaf::START].push_int(self.start_nanos as i64);
         let duration = self.end_nanos.wrapping_sub(self.start_nanos) as i64;
         columns[leaf::DURATION].push_int(duration);
-        columns[leaf::NAME].push_text(self.name);
+        columns[leaf::NAME].push_text_like(known.name(self.name), self.name);
         let kind = &mut known.kinds[(self.kind as usize).min(5)];
         columns[leaf::KIND].push_text_like(kind, kind_name(self.kind).as_bytes());
         let status = StatusCode::from_number(self.status);

@@ -26,6 +26,10 @@ pub(super) enum Leaf {
     Text,
     /// Few UTF-8 texts.
     Key,
+    /// Trace ids, which lie in order.
+    TraceId,
+    /// Ids of spans.
+    SpanId,
     /// UTF-8 without a dictionary.
     PlainText,
     /// Few byte strings.
@@ -47,6 +51,8 @@ impl Leaf {
         match self {
             Self::Text => Values::text(),
             Self::Key | Self::KeyBytes => Values::keys(),
+            Self::TraceId => Values::ids(32, true),
+            Self::SpanId => Values::ids(16, false),
             Self::PlainText | Self::PlainBytes => Values::plain(),
             Self::Deltas => Values::Deltas(Vec::new()),
             Self::Int => Values::Ints(Vec::new()),
@@ -58,15 +64,20 @@ impl Leaf {
 
     fn parquet(self, name: &str, repetition: Repetition) -> Result<Type, SegmentError> {
         let physical = match self {
-            Self::Text | Self::Key | Self::PlainText | Self::KeyBytes | Self::PlainBytes => {
-                Physical::BYTE_ARRAY
-            }
+            Self::Text
+            | Self::Key
+            | Self::TraceId
+            | Self::SpanId
+            | Self::PlainText
+            | Self::KeyBytes
+            | Self::PlainBytes => Physical::BYTE_ARRAY,
             Self::Deltas | Self::Int => Physical::INT64,
             Self::Word => Physical::INT32,
             Self::Double => Physical::DOUBLE,
             Self::Bool => Physical::BOOLEAN,
         };
-        let is_text = matches!(self, Self::Text | Self::Key | Self::PlainText);
+        let is_text = !matches!(self, Self::KeyBytes | Self::PlainBytes)
+            && matches!(physical, Physical::BYTE_ARRAY);
         Ok(Type::primitive_type_builder(name, physical)
             .with_repetition(repetition)
             .with_logical_type(is_text.then_some(LogicalType::String))
