@@ -88,7 +88,7 @@ impl Metrics {
         let mut spans = locked(&self.spans);
         for span in &decoded.spans {
             let attributes = lens_otlp::view::Attributes::new(&span.origin.resource.message, 1);
-            spans.span(spans::service(attributes)?, &span.view()?);
+            spans.span(spans::service(attributes)?, &spans::Head::read(&span.message)?);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! demand. Every iterator yields a `Result` and ends after the first error.
 
 use crate::encode::StatusCode;
-use crate::wire::{BYTES, Content, DecodeError, FIXED64, Fields, VARINT, tag};
+use crate::wire::{BYTES, Content, DecodeError, FIXED64, Fields, VARINT, is_ascii, tag};
 
 pub mod logs;
 pub mod metrics;
@@ -448,11 +448,11 @@ fn plain_pair(message: &[u8]) -> Option<(&str, AnyValue<'_>)> {
 
 /// Whether an encoded `KeyValue` is one without any doubt: [`key_value`] reads a key and a value with nothing nested.
 /// Most are; `false` says nothing.
-#[inline]
+#[inline(always)]
 pub fn is_plain_pair(message: &[u8]) -> bool {
     plain_parts(message).is_some_and(|(key, value)| {
         // Checked at once: what lies between is ASCII too.
-        if let Plain::Text(_) = value { message.is_ascii() } else { key.is_ascii() }
+        is_ascii(if let Plain::Text(_) = value { message } else { key })
     })
 }
 

@@ -203,6 +203,16 @@ pub enum DecodeError {
     },
 }
 
+/// Whether bytes are ASCII: the library's way has long texts in mind, and this is called for every attribute.
+#[inline(always)]
+pub(crate) fn is_ascii(bytes: &[u8]) -> bool {
+    const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+    let Some(last) = bytes.last_chunk() else { return bytes.iter().all(u8::is_ascii) };
+    // The last word and the one before it overlap.
+    let words = bytes.as_chunks().0.iter().chain([last]);
+    words.fold(0, |any, word| any | u64::from_le_bytes(*word)) & HIGH_BITS == 0
+}
+
 /// The content of one field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content<'a> {
@@ -231,7 +241,7 @@ impl<'a> Content<'a> {
     #[inline]
     pub fn text_bytes(self) -> Result<&'a [u8], DecodeError> {
         let bytes = self.bytes()?;
-        if bytes.is_ascii() || std::str::from_utf8(bytes).is_ok() {
+        if is_ascii(bytes) || std::str::from_utf8(bytes).is_ok() {
             return Ok(bytes);
         }
         Err(DecodeError::Utf8)
@@ -393,6 +403,19 @@ mod tests {
                 let mut out = Vec::new();
                 put_varint(&mut out, value);
                 assert_eq!(out.len(), varint_len(value), "{value}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_byte_that_is_not_ascii_is_seen_wherever_it_is() {
+        for len in 0..40 {
+            let mut bytes = vec![0x7f; len];
+            assert!(is_ascii(&bytes));
+            for at in 0..len {
+                bytes[at] = 0x80;
+                assert!(!is_ascii(&bytes), "{at} of {len}");
+                bytes[at] = 0;
             }
         }
     }

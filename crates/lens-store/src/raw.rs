@@ -269,10 +269,15 @@ fn check_attributes(mut attributes: Attributes<'_>) -> Result<(), DecodeError> {
 }
 
 /// Walks an attribute to the end of what is nested in it; whether it has a value.
+#[inline(always)]
 fn check_pair(message: &[u8]) -> Result<bool, DecodeError> {
     if is_plain_pair(message) {
         return Ok(true);
     }
+    check_any_pair(message)
+}
+
+fn check_any_pair(message: &[u8]) -> Result<bool, DecodeError> {
     let (_, value) = key_value(message)?;
     value.map(check_value).transpose().map(|value| value.is_some())
 }

@@ -40,7 +40,7 @@ pub(crate) use rebuild::kind_number;
 pub(crate) use rollouts::read_rollout_traces;
 pub use rollouts::{read_rollouts, write_rollouts};
 pub(crate) use scan::{any_json, status_of};
-pub use spans::{SpanFacts, SpanOptions, SpanWriter, write_spans};
+pub use spans::{SpanBuffers, SpanFacts, SpanOptions, SpanWriter, write_spans};
 pub use traces::{TraceRow, read_traces, write_traces};
 
 /// Why a column file cannot be written or read.

@@ -65,6 +65,7 @@ pub use snapshot::Snapshot;
 use sync::Sync;
 
 use crate::manifest::{self, Manifest};
+use crate::segment::SpanBuffers;
 use crate::wal::{self, Log};
 
 /// Folder of what could not be read any more.
@@ -95,6 +96,8 @@ struct Shared {
     maintenance: Maintenance,
     damage: Arc<Mutex<Vec<Damage>>>,
     rows: Arc<Mutex<RowCache>>,
+    /// The memory in which the last file was made, as long as spans come.
+    buffers: Mutex<SpanBuffers>,
 }
 
 /// What a snapshot is made of. Changed as a whole, so that no reader sees a half of a change.

@@ -5,8 +5,9 @@
 use std::collections::HashMap;
 
 use lens_otlp::DecodeError;
-use lens_otlp::encode::StatusCode;
-use lens_otlp::view::{AnyValue, SpanView, resources};
+use lens_otlp::encode::{SPAN_ATTRIBUTES, SPAN_EVENTS, StatusCode};
+use lens_otlp::view::{AnyValue, resources};
+use lens_otlp::wire::Fields;
 
 use super::names::Kind;
 use super::page::{Exemplar, Page, labels_of};
@@ -30,11 +31,54 @@ const MAX_NAME_BYTES: usize = 256;
 /// Series that were found last, by a few bits of what they are of.
 const RECENT: usize = 128;
 
+/// What its series and its duration are made of: a walk past everything else.
+#[derive(Default)]
+pub(super) struct Head<'a> {
+    trace_id: &'a [u8],
+    span_id: &'a [u8],
+    /// Was checked when the request was taken apart.
+    name: &'a [u8],
+    kind: u64,
+    start_nanos: u64,
+    end_nanos: u64,
+    status: u64,
+}
+
+impl<'a> Head<'a> {
+    /// Reads an encoded `Span`.
+    pub(super) fn read(message: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut head = Self::default();
+        let mut fields = Fields::new(message);
+        loop {
+            fields.skip_short(SPAN_ATTRIBUTES);
+            fields.skip_short(SPAN_EVENTS);
+            let Some(field) = fields.next() else { return Ok(head) };
+            match field? {
+                (1, content) => head.trace_id = content.bytes()?,
+                (2, content) => head.span_id = content.bytes()?,
+                (5, content) => head.name = content.bytes()?,
+                (6, content) => head.kind = content.varint()?,
+                (7, content) => head.start_nanos = content.fixed64()?,
+                (8, content) => head.end_nanos = content.fixed64()?,
+                (15, content) => {
+                    for field in Fields::new(content.bytes()?) {
+                        if let (3, content) = field? {
+                            head.status = content.varint()?;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Series {
     service: Box<str>,
     name: Box<str>,
-    kind: &'static str,
+    /// OTLP's number; what it does not know counts as unspecified.
+    kind: u8,
     status: StatusCode,
     counts: [u64; BUCKETS],
     sum_nanos: u128,
@@ -42,11 +86,12 @@ struct Series {
 }
 
 impl Series {
-    fn is_of(&self, service: &str, name: &str, kind: &str, status: StatusCode) -> bool {
-        self.status == status
-            && *self.name == *name
+    #[inline]
+    fn is_of(&self, service: &str, name: &[u8], kind: u8, status: StatusCode) -> bool {
+        self.kind == kind
+            && self.status == status
+            && self.name.as_bytes() == name
             && *self.service == *service
-            && self.kind == kind
     }
 }
 
@@ -86,8 +131,8 @@ impl SpanDurations {
             let resource = resource?;
             let service = service(resource.attributes())?;
             for scope in resource.scopes() {
-                for span in scope?.spans() {
-                    self.span(service, &span?);
+                for span in scope?.items() {
+                    self.span(service, &Head::read(span?)?);
                 }
             }
         }
@@ -95,7 +140,7 @@ impl SpanDurations {
     }
 
     /// Takes one span of a service.
-    pub(super) fn span(&mut self, service: &str, span: &SpanView<'_>) {
+    pub(super) fn span(&mut self, service: &str, span: &Head<'_>) {
         let Some(nanos) = span.end_nanos.checked_sub(span.start_nanos) else { return };
         let (Ok(trace_id), Ok(span_id)) = (span.trace_id.try_into(), span.span_id.try_into())
         else {
@@ -105,8 +150,8 @@ impl SpanDurations {
             return;
         }
         let bucket = self.bounds_nanos.partition_point(|bound| *bound < nanos);
-        let (service, name) = (cut(service), cut(span.name));
-        let series = self.series(service, name, span.kind_name(), span.status);
+        let kind = u8::try_from(span.kind).ok().filter(|kind| *kind <= 5).unwrap_or(0);
+        let series = self.series(service, span.name, kind, StatusCode::from_number(span.status));
         series.counts[bucket] += 1;
         series.sum_nanos += u128::from(nanos);
         let value = nanos as f64 / 1e9;
@@ -115,25 +160,25 @@ impl SpanDurations {
     }
 
     /// The series of a span. Only the first span of one allocates.
-    fn series(
-        &mut self,
-        service: &str,
-        name: &str,
-        kind: &'static str,
-        status: StatusCode,
-    ) -> &mut Series {
-        let last = name.as_bytes().last().copied().unwrap_or(0);
-        let slot =
-            (name.len() * 7 + usize::from(last) * 5 + service.len() * 3 + kind.len()) % RECENT;
+    fn series(&mut self, service: &str, name: &[u8], kind: u8, status: StatusCode) -> &mut Series {
+        let last = name.last().copied().unwrap_or(0);
+        let slot = (name.len() * 7
+            + usize::from(last) * 5
+            + service.len() * 3
+            + usize::from(kind) * 11
+            + status as usize)
+            % RECENT;
         let recent = self.recent[slot];
         if self.series.get(recent).is_some_and(|one| one.is_of(service, name, kind, status)) {
             return &mut self.series[recent];
         }
+        let name = String::from_utf8_lossy(name);
+        let (service, name) = (cut(service), cut(&name));
         if let Some(at) = self.find(service, name, kind, status) {
             self.recent[slot] = at;
             return &mut self.series[at];
         }
-        let overflow = (OVERFLOW, OVERFLOW, "UNSPECIFIED", StatusCode::Unset);
+        let overflow = (OVERFLOW, OVERFLOW, 0, StatusCode::Unset);
         let mut key = (service, name, kind, status);
         if self.series.len() >= self.max_series {
             self.overflowed += 1;
@@ -157,7 +202,7 @@ impl SpanDurations {
         &mut self.series[at]
     }
 
-    fn find(&self, service: &str, name: &str, kind: &str, status: StatusCode) -> Option<usize> {
+    fn find(&self, service: &str, name: &str, kind: u8, status: StatusCode) -> Option<usize> {
         let of_name = self.services.get(service)?.get(name)?;
         let is_it = |at: &usize| {
             self.series.get(*at).is_some_and(|one| one.kind == kind && one.status == status)
@@ -216,13 +261,13 @@ pub(super) fn service<'a>(
     found.unwrap_or(Ok("unknown_service"))
 }
 
-fn kind_label(kind: &str) -> &'static str {
+const fn kind_label(kind: u8) -> &'static str {
     match kind {
-        "INTERNAL" => "SPAN_KIND_INTERNAL",
-        "SERVER" => "SPAN_KIND_SERVER",
-        "CLIENT" => "SPAN_KIND_CLIENT",
-        "PRODUCER" => "SPAN_KIND_PRODUCER",
-        "CONSUMER" => "SPAN_KIND_CONSUMER",
+        1 => "SPAN_KIND_INTERNAL",
+        2 => "SPAN_KIND_SERVER",
+        3 => "SPAN_KIND_CLIENT",
+        4 => "SPAN_KIND_PRODUCER",
+        5 => "SPAN_KIND_CONSUMER",
         _ => "SPAN_KIND_UNSPECIFIED",
     }
 }
@@ -255,7 +300,7 @@ mod tests {
         };
         let mut message = Vec::new();
         parts.put(&mut message);
-        durations.span(service, &SpanView::read(&message).unwrap());
+        durations.span(service, &Head::read(&message).unwrap());
     }
 
     fn page(durations: &SpanDurations, format: Format) -> String {
@@ -325,7 +370,7 @@ mod tests {
         let parts = SpanParts { start_nanos: 9, end_nanos: 8, ..SpanParts::default() };
         let mut message = Vec::new();
         parts.put(&mut message);
-        durations.span("a", &SpanView::read(&message).unwrap());
+        durations.span("a", &Head::read(&message).unwrap());
         assert_eq!(durations.fill().0, 0);
     }
 }

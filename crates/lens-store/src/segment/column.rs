@@ -164,13 +164,32 @@ impl Values {
             Self::Bools(values) => values.len(),
         }
     }
+
+    fn clear(&mut self) {
+        match self {
+            Self::Text { codes, dictionary, limit_bytes, is_settled } => {
+                codes.clear();
+                dictionary.clear();
+                *is_settled = *limit_bytes == usize::MAX;
+            }
+            Self::Ids { digits, .. } => digits.clear(),
+            Self::Plain { bytes, ends } => {
+                bytes.clear();
+                ends.clear();
+            }
+            Self::Deltas(values) | Self::Ints(values) | Self::Words(values) => values.clear(),
+            Self::Doubles(values) => values.clear(),
+            Self::Bools(values) => values.clear(),
+        }
+    }
 }
 
 /// A leaf column of the row group that is being gathered.
 pub(super) struct Column {
     pub(super) values: Values,
-    /// A text column begins each row group with a dictionary again.
-    is_text: bool,
+    /// What holds the texts of a row group with a dictionary while `values` holds those of one without, or the other
+    /// way round: each row group begins with a dictionary again.
+    spare: Option<Box<Values>>,
     pub(super) stats: Stats,
     /// Its [`Counts`]; a required column has none.
     pub(super) counts: Option<usize>,
@@ -178,8 +197,7 @@ pub(super) struct Column {
 
 impl Column {
     pub(super) fn new(values: Values, stats: Stats, counts: Option<usize>) -> Self {
-        let is_text = matches!(values, Values::Text { .. });
-        Self { values, is_text, stats, counts }
+        Self { values, spare: None, stats, counts }
     }
 
     #[inline]
@@ -269,14 +287,18 @@ impl Column {
 
     #[cold]
     fn give_dictionary_up(&mut self) {
-        if let Values::Text { codes, dictionary, .. } = &self.values {
-            let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(codes.len()));
+        let mut plain = self.spare.take().unwrap_or_else(|| Box::new(Values::plain()));
+        if let (Values::Text { codes, dictionary, .. }, Values::Plain { bytes, ends }) =
+            (&self.values, &mut *plain)
+        {
             for code in codes {
-                put_plain(&mut bytes, dictionary.get(*code));
+                put_plain(bytes, dictionary.get(*code));
                 ends.push(bytes.len() as u32);
             }
-            self.values = Values::Plain { bytes, ends };
         }
+        std::mem::swap(&mut self.values, &mut plain);
+        plain.clear();
+        self.spare = Some(plain);
     }
 
     /// Bytes that are held, roughly.
@@ -291,21 +313,9 @@ impl Column {
 
     /// Forgets the row group.
     pub(super) fn clear(&mut self) {
-        match &mut self.values {
-            Values::Text { codes, dictionary, limit_bytes, is_settled } => {
-                codes.clear();
-                dictionary.clear();
-                *is_settled = *limit_bytes == usize::MAX;
-            }
-            Values::Ids { digits, .. } => digits.clear(),
-            Values::Plain { .. } if self.is_text => self.values = Values::text(),
-            Values::Plain { bytes, ends } => {
-                bytes.clear();
-                ends.clear();
-            }
-            Values::Deltas(values) | Values::Ints(values) | Values::Words(values) => values.clear(),
-            Values::Doubles(values) => values.clear(),
-            Values::Bools(values) => values.clear(),
+        self.values.clear();
+        if let (Values::Plain { .. }, Some(spare)) = (&self.values, &mut self.spare) {
+            std::mem::swap(&mut self.values, spare);
         }
     }
 }

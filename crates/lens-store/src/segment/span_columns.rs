@@ -191,6 +191,12 @@ impl Walker {
         self.last_origin = None;
     }
 
+    /// Forgets the file, and with it every request that its spans came in.
+    pub(super) fn end_file(&mut self) {
+        self.end_row_group();
+        self.services.clear();
+    }
+
     /// Adds a row; the caller ends it.
     pub(super) fn walk<W: Write + Send>(
         &mut self,

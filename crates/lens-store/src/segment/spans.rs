@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::SegmentError;
 use super::schema::{VERSION, fields, leaf, promoted_json};
 use super::span_columns::{Walked, Walker};
-use super::table::Table;
+use super::table::{Gatherer, Table};
 use super::traces::TraceRow;
 use crate::ids::TraceId;
 use crate::raw::{RawSpan, fetch};
@@ -67,6 +67,19 @@ pub fn write_spans(
 /// Spans whose messages are fetched into the cache together.
 const FETCHED: usize = 16;
 
+/// The memory that writing a file takes, for the next file: about 100 MiB at most.
+#[derive(Default)]
+pub struct SpanBuffers {
+    gatherer: Option<Gatherer>,
+    walker: Walker,
+}
+
+impl fmt::Debug for SpanBuffers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpanBuffers").field("is_used", &self.gatherer.is_some()).finish()
+    }
+}
+
 /// Writes spans as they come, in the order of (trace id, start). Holds one row group in memory, about 100 MiB at most.
 pub struct SpanWriter<W: Write + Send> {
     table: Table<W>,
@@ -92,14 +105,25 @@ impl<W: Write + Send> SpanWriter<W> {
     ///
     /// When the medium fails.
     pub fn new(out: W, options: &SpanOptions) -> Result<Self, SegmentError> {
+        Self::with(SpanBuffers::default(), out, options)
+    }
+
+    /// Begins a file with the memory of another that is finished.
+    ///
+    /// # Errors
+    ///
+    /// When the medium fails.
+    pub fn with(buffers: SpanBuffers, out: W, options: &SpanOptions) -> Result<Self, SegmentError> {
         let metadata = vec![
             (lens::semconv::FILE_VERSION.to_owned(), VERSION.to_owned()),
             (lens::semconv::FILE_PROMOTED.to_owned(), promoted_json()),
         ];
         let sorted_by = [leaf::TRACE_ID as i32, leaf::START as i32];
+        let fields = fields();
+        let gatherer = buffers.gatherer.map_or_else(|| Gatherer::new(&fields), Ok)?;
         Ok(Self {
-            table: Table::new(out, "spans", &fields(), &sorted_by, metadata)?,
-            walker: Walker::default(),
+            table: Table::with(gatherer, out, "spans", &fields, &sorted_by, metadata)?,
+            walker: buffers.walker,
             options: options.clone(),
             facts: SpanFacts { min_ingest_seq: u64::MAX, ..SpanFacts::default() },
             last: None,
@@ -191,12 +215,23 @@ impl<W: Write + Send> SpanWriter<W> {
     /// # Errors
     ///
     /// Those of [`push`](Self::push).
-    pub fn finish(mut self) -> Result<SpanFacts, SegmentError> {
+    pub fn finish(self) -> Result<SpanFacts, SegmentError> {
+        Ok(self.finish_keeping()?.0)
+    }
+
+    /// As [`finish`](Self::finish); returns also the memory that the next file can use.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`push`](Self::push).
+    pub fn finish_keeping(mut self) -> Result<(SpanFacts, SpanBuffers), SegmentError> {
         self.end_trace();
-        self.facts.bytes = self.table.finish()?;
+        let (bytes, gatherer) = self.table.finish_keeping()?;
+        self.facts.bytes = bytes;
         if self.facts.rows == 0 {
             self.facts.min_ingest_seq = 0;
         }
-        Ok(self.facts)
+        self.walker.end_file();
+        Ok((self.facts, SpanBuffers { gatherer: Some(gatherer), walker: self.walker }))
     }
 }

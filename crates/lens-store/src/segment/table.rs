@@ -193,6 +193,23 @@ impl<W: Write> Write for Counted<W> {
     }
 }
 
+/// What gathers a row group and makes pages of it: memory that the next file of the same fields can use again.
+pub(super) struct Gatherer {
+    columns: Vec<Column>,
+    counts: Vec<Counts>,
+    pages: Pages,
+}
+
+impl Gatherer {
+    pub(super) fn new(fields: &[Field]) -> Result<Self, SegmentError> {
+        let (mut columns, mut counts) = (Vec::new(), Vec::new());
+        for field in fields {
+            field.add_columns(&mut columns, &mut counts);
+        }
+        Ok(Self { columns, counts, pages: Pages::new(ZSTD_LEVEL)? })
+    }
+}
+
 /// A table being written.
 pub(super) struct Table<W: Write + Send> {
     file: SerializedFileWriter<Counted<W>>,
@@ -214,6 +231,18 @@ impl<W: Write + Send> Table<W> {
         sorted_by: &[i32],
         metadata: Vec<(String, String)>,
     ) -> Result<Self, SegmentError> {
+        Self::with(Gatherer::new(fields)?, out, name, fields, sorted_by, metadata)
+    }
+
+    /// As [`new`](Self::new), with what gathered a file of the same fields before.
+    pub(super) fn with(
+        gatherer: Gatherer,
+        out: W,
+        name: &str,
+        fields: &[Field],
+        sorted_by: &[i32],
+        metadata: Vec<(String, String)>,
+    ) -> Result<Self, SegmentError> {
         let sorting = sorted_by.iter().map(|column| SortingColumn {
             column_idx: *column,
             descending: false,
@@ -227,17 +256,14 @@ impl<W: Write + Send> Table<W> {
             .build();
         let out = Counted { inner: out, bytes: 0 };
         let file = SerializedFileWriter::new(out, schema(name, fields)?, Arc::new(properties))?;
-        let (mut columns, mut counts) = (Vec::new(), Vec::new());
-        for field in fields {
-            field.add_columns(&mut columns, &mut counts);
-        }
+        let Gatherer { columns, counts, pages } = gatherer;
         Ok(Self {
             descriptors: file.schema_descr().columns().to_vec(),
             file,
             columns,
             counts,
             rows: 0,
-            pages: Pages::new(ZSTD_LEVEL)?,
+            pages,
             total_rows: 0,
         })
     }
@@ -282,10 +308,16 @@ impl<W: Write + Send> Table<W> {
     }
 
     /// Writes the last row group and the footer; returns the bytes of the file.
-    pub(super) fn finish(mut self) -> Result<u64, SegmentError> {
+    pub(super) fn finish(self) -> Result<u64, SegmentError> {
+        Ok(self.finish_keeping()?.0)
+    }
+
+    /// As [`finish`](Self::finish); returns also what can be used again.
+    pub(super) fn finish_keeping(mut self) -> Result<(u64, Gatherer), SegmentError> {
         self.end_row_group()?;
         let mut out = self.file.into_inner()?;
         out.inner.flush()?;
-        Ok(out.bytes)
+        let Self { columns, counts, pages, .. } = self;
+        Ok((out.bytes, Gatherer { columns, counts, pages }))
     }
 }

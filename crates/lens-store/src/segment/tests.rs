@@ -14,8 +14,8 @@ use lens_testing::load::{self, Options, Order, Rollouts};
 use proptest::prelude::*;
 
 use super::{
-    SegmentError, SpanFacts, SpanOptions, SpanReader, read_rollouts, read_traces, write_rollouts,
-    write_spans, write_traces,
+    SegmentError, SpanBuffers, SpanFacts, SpanOptions, SpanReader, SpanWriter, read_rollouts,
+    read_traces, write_rollouts, write_spans, write_traces,
 };
 use crate::ids::TraceId;
 use crate::raw::{RawSpan, decode};
@@ -311,6 +311,29 @@ fn spans_in_another_order_are_refused_and_an_empty_file_is_a_file() {
     assert_eq!((facts.rows, facts.traces.len()), (0, 0));
     assert!(all(&reader).is_empty());
     assert!(reader.trace(TraceId::from_bytes(&[1; 16]).unwrap()).unwrap().is_empty());
+}
+
+/// Guarantees: a file is the same, byte for byte, whatever was made in the memory that made it.
+#[test]
+fn a_file_says_nothing_of_the_one_before_it() {
+    let wanted = Rollouts { tasks: 2, repeats: 2, spans: 300..=900, ..Rollouts::default() };
+    let shapes = [
+        loaded(load::jaeger(Options::default(), 2_000)),
+        loaded(load::rollouts(Options::default(), wanted)),
+        loaded(load::jaeger(Options { seed: 2, ..Options::default() }, 100)),
+        Vec::new(),
+    ];
+    let options = SpanOptions::default();
+    let mut buffers = SpanBuffers::default();
+    for spans in shapes.iter().chain(&shapes) {
+        let (mut fresh, mut reused) = (Vec::new(), Vec::new());
+        let facts = write_spans(&mut fresh, spans, &options).unwrap();
+        let mut writer = SpanWriter::with(buffers, &mut reused, &options).unwrap();
+        writer.push(spans).unwrap();
+        let again;
+        (again, buffers) = writer.finish_keeping().unwrap();
+        assert!(fresh == reused && facts == again, "{} spans", spans.len());
+    }
 }
 
 #[test]

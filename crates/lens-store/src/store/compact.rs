@@ -12,7 +12,7 @@ use super::date::Day;
 use super::dedup::deduplicate;
 use super::error::StoreError;
 use super::files::NewFiles;
-use super::flush::{write_records, write_spans};
+use super::flush::write_records;
 use super::policy::let_go;
 use super::rows::newest;
 use super::segments::Segment;
@@ -102,7 +102,7 @@ impl Shared {
         let mut broken = None;
         let mut written = Ok(());
         if plan.segments.iter().any(|segment| segment.path(Table::Spans).is_some()) {
-            written = write_spans(&mut files, plan.day, |write| {
+            written = self.write_spans(&mut files, plan.day, |write| {
                 let merged = self.merge_spans(&plan.segments, &mut left_out, write);
                 merged.map_err(|(segment, error)| {
                     broken = segment;

@@ -101,13 +101,51 @@ impl Shared {
                 entry.arrived_nanos = arrived_nanos;
             }
             if !rows.positions.is_empty() {
-                write_spans(&mut files, day, |write| frozen.at(&rows.positions, write))?;
+                self.write_spans(&mut files, day, |write| frozen.at(&rows.positions, write))?;
             }
             write_records(&mut files, rows.rollouts, rows.logs, rows.metrics)?;
         }
         let room = self.options.max_memory_bytes / CARRIED_SHARE;
         let carried = carried(&before, frozen, &upkeep.carried, room);
         Ok((files.finish()?, carried))
+    }
+
+    /// Writes spans in the order of a file, the rows of their traces, and the index of these.
+    pub(super) fn write_spans(
+        &self,
+        files: &mut NewFiles<'_>,
+        day: Day,
+        spans: impl FnOnce(
+            &mut dyn FnMut(&[&RawSpan]) -> Result<(), SegmentError>,
+        ) -> Result<(), SegmentError>,
+    ) -> Result<(), StoreError> {
+        let (facts, starts) = files.write(Table::Spans, |out| {
+            let buffers = std::mem::take(&mut *locked(&self.buffers));
+            let mut writer = SpanWriter::with(buffers, out, &SpanOptions { day: Some(day.0) })?;
+            let mut starts = (u64::MAX, 0);
+            spans(&mut |spans| {
+                for span in spans {
+                    starts = (starts.0.min(span.start_nanos), starts.1.max(span.start_nanos));
+                }
+                writer.push(spans)
+            })?;
+            let (facts, buffers) = writer.finish_keeping()?;
+            *locked(&self.buffers) = buffers;
+            Ok((facts.rows, (facts, starts)))
+        })?;
+        files.write(Table::Traces, |out| {
+            write_traces(out, &facts.traces)?;
+            Ok((facts.traces.len() as u64, ()))
+        })?;
+        files.write(Table::Index, |out| {
+            TraceIndex::new(facts.traces.iter().map(|row| row.trace_id)).write(out)?;
+            Ok((facts.traces.len() as u64, ()))
+        })?;
+        if let Some(entry) = files.entry() {
+            let seqs = (facts.min_ingest_seq, facts.max_ingest_seq);
+            describe(entry, facts.trace_ids(), starts, seqs);
+        }
+        Ok(())
     }
 }
 
@@ -208,41 +246,6 @@ impl Upkeep {
         self.next_number += 1;
         self.next_number - 1
     }
-}
-
-/// Writes spans in the order of a file, the rows of their traces, and the index of these.
-pub(super) fn write_spans(
-    files: &mut NewFiles<'_>,
-    day: Day,
-    spans: impl FnOnce(
-        &mut dyn FnMut(&[&RawSpan]) -> Result<(), SegmentError>,
-    ) -> Result<(), SegmentError>,
-) -> Result<(), StoreError> {
-    let (facts, starts) = files.write(Table::Spans, |out| {
-        let mut writer = SpanWriter::new(out, &SpanOptions { day: Some(day.0) })?;
-        let mut starts = (u64::MAX, 0);
-        spans(&mut |spans| {
-            for span in spans {
-                starts = (starts.0.min(span.start_nanos), starts.1.max(span.start_nanos));
-            }
-            writer.push(spans)
-        })?;
-        let facts = writer.finish()?;
-        Ok((facts.rows, (facts, starts)))
-    })?;
-    files.write(Table::Traces, |out| {
-        write_traces(out, &facts.traces)?;
-        Ok((facts.traces.len() as u64, ()))
-    })?;
-    files.write(Table::Index, |out| {
-        TraceIndex::new(facts.traces.iter().map(|row| row.trace_id)).write(out)?;
-        Ok((facts.traces.len() as u64, ()))
-    })?;
-    if let Some(entry) = files.entry() {
-        let seqs = (facts.min_ingest_seq, facts.max_ingest_seq);
-        describe(entry, facts.trace_ids(), starts, seqs);
-    }
-    Ok(())
 }
 
 /// Writes everything else.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::error::StoreError;
 use super::{Shared, Store, locked};
+use crate::segment::SpanBuffers;
 
 /// How often it looks whether something is due.
 const LOOKS_EVERY: Duration = Duration::from_millis(500);
@@ -64,6 +65,10 @@ impl Shared {
         self.retain()?;
         self.mark_rollouts()?;
         self.compact(self.options.compaction.max_small_files + 1)?;
+        if self.state().active.stats().last_seq == 0 {
+            // Nothing comes: who is idle holds no memory.
+            *locked(&self.buffers) = SpanBuffers::default();
+        }
         flushed
     }
 

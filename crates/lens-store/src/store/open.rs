@@ -84,6 +84,7 @@ impl Store {
             }),
             damage: Arc::new(Mutex::new(damage)),
             rows: Arc::default(),
+            buffers: Mutex::default(),
         });
         let mut store = Self { shared, threads: Vec::new(), _lock: Some(lock) };
         if store.shared.options.background {
@@ -112,6 +113,7 @@ impl Store {
             maintenance: Maintenance::default(),
             damage: Arc::new(Mutex::new(damage)),
             rows: Arc::default(),
+            buffers: Mutex::default(),
         });
         Ok(Self { shared, threads: Vec::new(), _lock: None })
     }
