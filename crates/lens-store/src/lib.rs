@@ -8,6 +8,7 @@
 //! * Nothing recurses over a tree, so a trace may be as deep as it likes.
 
 mod bands;
+mod buckets;
 pub mod ids;
 pub mod live;
 pub mod manifest;

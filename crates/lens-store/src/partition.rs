@@ -1,7 +1,9 @@
 //! A rollout's wall clock as segments, each with the span it waited for and the band it belongs to.
 
+use std::borrow::Cow;
+
 use crate::path::{self, Own};
-use crate::{Band, Bands, Make, Piece, timings};
+use crate::{Band, Bands, Make, Piece, Wait, timings};
 
 /// A stretch of a rollout's wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,10 +133,17 @@ fn put(segments: &mut Vec<Segment>, piece: usize, from_nanos: u64, to_nanos: u64
 
 /// Own time of a request, with what it waited for cut out.
 fn put_with_waits(segments: &mut Vec<Segment>, piece: &Piece, own: Own, band: Band) {
-    let mut waits = piece.waits.clone();
-    waits.sort_unstable_by_key(|wait| (wait.from_nanos, wait.to_nanos));
+    let begin = |wait: &Wait| (wait.from_nanos, wait.to_nanos);
+    // They mostly come in the order of time.
+    let waits = if piece.waits.is_sorted_by_key(begin) {
+        Cow::Borrowed(&*piece.waits)
+    } else {
+        let mut waits = piece.waits.clone();
+        waits.sort_unstable_by_key(begin);
+        Cow::Owned(waits)
+    };
     let mut at = own.from_nanos;
-    for wait in waits {
+    for wait in &*waits {
         let (from, to) = (wait.from_nanos.max(at), wait.to_nanos.min(own.to_nanos));
         if from < to {
             put(segments, own.piece, at, from, band);
@@ -146,4 +155,4 @@ fn put_with_waits(segments: &mut Vec<Segment>, piece: &Piece, own: Own, band: Ba
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -4,7 +4,10 @@
 //! between is the parent's own time. Children that run beside the one that ended last are off the path, and so is what
 //! a child does outside of its parent.
 
+use std::ops::Range;
+
 use crate::Piece;
+use crate::buckets::Buckets;
 
 /// Time of one piece's own on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +40,7 @@ pub(crate) fn clipped(pieces: &[Piece]) -> Vec<Option<(u64, u64)>> {
 struct Level {
     piece: usize,
     /// Children that were not looked at yet, those that end first in front.
-    left: std::ops::Range<usize>,
+    left: Range<usize>,
     /// Up to here time is accounted for, from the end.
     at_nanos: u64,
 }
@@ -45,14 +48,14 @@ struct Level {
 /// The path from begin to end, without gaps.
 pub(crate) fn critical(pieces: &[Piece], bounds: &[Option<(u64, u64)>]) -> Vec<Own> {
     let Some(Some(root)) = bounds.first().copied() else { return Vec::new() };
-    let (children, ranges) = by_parent(pieces, bounds);
-    let mut path = Vec::new();
+    let children = children(pieces, bounds);
+    let mut path = Vec::with_capacity(pieces.len());
     let mut own = |piece, from_nanos, to_nanos| {
         if from_nanos < to_nanos {
             path.push(Own { piece, from_nanos, to_nanos });
         }
     };
-    let mut stack = vec![Level { piece: 0, left: ranges[0].clone(), at_nanos: root.1 }];
+    let mut stack = vec![Level { piece: 0, left: children.range(0), at_nanos: root.1 }];
     while let Some(level) = stack.last_mut() {
         let Some(child) = level.left.next_back() else {
             let start = bounds[level.piece].map_or(level.at_nanos, |(start, _)| start);
@@ -60,7 +63,7 @@ pub(crate) fn critical(pieces: &[Piece], bounds: &[Option<(u64, u64)>]) -> Vec<O
             stack.pop();
             continue;
         };
-        let child = children[child];
+        let child = children.at(child);
         let Some((start, end)) = bounds[child] else { continue };
         // What ended later than the time that is left ran beside the path; what took no time has none.
         if end > level.at_nanos || start == end {
@@ -68,31 +71,18 @@ pub(crate) fn critical(pieces: &[Piece], bounds: &[Option<(u64, u64)>]) -> Vec<O
         }
         own(level.piece, end, level.at_nanos);
         level.at_nanos = start;
-        stack.push(Level { piece: child, left: ranges[child].clone(), at_nanos: end });
+        stack.push(Level { piece: child, left: children.range(child), at_nanos: end });
     }
     path.reverse();
     path
 }
 
-/// All children, each parent's together and in the order of their ends, and where each parent's lie.
-fn by_parent(
-    pieces: &[Piece],
-    bounds: &[Option<(u64, u64)>],
-) -> (Vec<usize>, Vec<std::ops::Range<usize>>) {
-    let mut children: Vec<usize> = (1..pieces.len()).collect();
-    children.sort_unstable_by_key(|&at| {
+/// The children of each piece, in the order of their ends.
+fn children(pieces: &[Piece], bounds: &[Option<(u64, u64)>]) -> Buckets<usize> {
+    let mut children = Buckets::new(1..pieces.len(), pieces.len(), |at| pieces[at].parent);
+    children.sort_each_by_key(|&at| {
         let (start, end) = bounds[at].unwrap_or_default();
-        (pieces[at].parent, end, start, pieces[at].span_id, at)
+        (end, start, pieces[at].span_id, at)
     });
-    let mut ranges = vec![0..0; pieces.len()];
-    let mut first = 0;
-    while first < children.len() {
-        let parent = pieces[children[first]].parent;
-        let count = children[first..].iter().take_while(|&&at| pieces[at].parent == parent).count();
-        if let Some(range) = ranges.get_mut(parent) {
-            *range = first..first + count;
-        }
-        first += count;
-    }
-    (children, ranges)
+    children
 }

@@ -1,5 +1,7 @@
 //! What an inference engine says about its part of a call, laid onto the time that the call took.
 
+use std::ops::Range;
+
 use crate::partition::Segment;
 use crate::{Band, Make, Piece};
 
@@ -16,95 +18,138 @@ pub struct Timings {
 
 /// Cuts the stages out of the model time of every call that has timings; true when some did not fit and were scaled.
 pub(crate) fn lay_out(pieces: &[Piece], segments: &mut Vec<Segment>) -> bool {
+    let mut calls: Vec<Call> =
+        with_timings(pieces).filter_map(|below| Call::new(pieces, below)).collect();
+    if calls.is_empty() {
+        return false;
+    }
+    let mut call_of = vec![None; pieces.len()];
+    for (nth, call) in calls.iter().enumerate() {
+        call_of[call.below.clone()].fill(Some(nth));
+    }
+    for segment in segments.iter().filter(|segment| segment.band == Band::Model) {
+        if let Some(nth) = call_of[segment.piece] {
+            calls[nth].add_room(segment);
+        }
+    }
     let mut scaled = false;
-    let mut laid: Vec<Segment> = Vec::new();
-    for (carrier, end) in carriers(pieces) {
-        let Some(timings) = pieces[carrier].timings else { continue };
-        let below = carrier..end;
-        // The engine had answered when the last request to it was over; what follows is the server's own code.
-        let asked = below
-            .clone()
-            .filter(|&at| at != carrier && pieces[at].make == Make::Client { to_model: true });
-        let call = &pieces[carrier];
-        let reply = asked.map(|at| pieces[at].end_nanos).max();
-        let reply = reply.map_or(call.end_nanos, |reply| reply.min(call.end_nanos));
-        cut(segments, reply);
-        // Segments lie in the order of time: only those of the call are looked at.
-        let first = segments.partition_point(|segment| segment.to_nanos <= call.start_nanos);
-        let last = segments.partition_point(|segment| segment.from_nanos < reply);
-        let is_model =
-            |segment: &Segment| segment.band == Band::Model && below.contains(&segment.piece);
-        let of_call = segments.get(first..last).unwrap_or_default();
-        let room: u64 =
-            of_call.iter().filter(|segment| is_model(segment)).map(Segment::nanos).sum();
-        let stages = [
-            (Band::Decode, timings.decode_nanos),
-            (Band::Prefill, timings.prefill_nanos),
-            (Band::Queue, timings.queue_nanos),
-        ];
-        let asked: u128 = stages.iter().map(|(_, nanos)| u128::from(*nanos)).sum();
-        let fits = asked <= u128::from(room);
-        scaled |= !fits;
-        let mut at = last;
-        // What takes the place of the segments from `at` on, the last first.
-        laid.clear();
-        for (band, nanos) in stages {
-            let mut left = if fits {
-                nanos
-            } else {
-                u64::try_from(u128::from(nanos) * u128::from(room) / asked).unwrap_or(room)
-            };
-            while left > 0 && at > first {
-                let segment = &mut segments[at - 1];
-                if is_model(segment) && segment.nanos() > left {
-                    let middle = segment.to_nanos - left;
-                    laid.push(Segment { from_nanos: middle, band, ..*segment });
-                    segment.to_nanos = middle;
-                    break;
-                }
-                at -= 1;
-                if is_model(segment) {
-                    left -= segment.nanos();
-                    laid.push(Segment { band, ..*segment });
-                } else {
-                    laid.push(*segment);
-                }
+    for call in &mut calls {
+        scaled |= call.scale();
+    }
+
+    let mut replies: Vec<u64> = calls.iter().map(|call| call.reply_nanos).collect();
+    replies.sort_unstable();
+    // From the end on, because it is known where the last stage ends.
+    let mut laid = Vec::with_capacity(segments.len() + (STAGES + 1) * calls.len());
+    for segment in segments.iter().rev() {
+        let mut rest = *segment;
+        let call = call_of[segment.piece];
+        while let Some(reply) = replies.pop_if(|reply| *reply > rest.from_nanos) {
+            if reply < rest.to_nanos {
+                lay(
+                    Segment { from_nanos: reply, ..rest },
+                    call.map(|nth| &mut calls[nth]),
+                    &mut laid,
+                );
+                rest.to_nanos = reply;
             }
         }
-        segments.splice(at..last, laid.drain(..).rev());
+        lay(rest, call.map(|nth| &mut calls[nth]), &mut laid);
     }
+    laid.reverse();
+    *segments = laid;
     scaled
 }
 
-/// Pieces with timings that none below them has, and where what is below them ends.
-fn carriers(pieces: &[Piece]) -> Vec<(usize, usize)> {
-    // In pre-order what is below a piece follows it.
-    let mut ends = vec![pieces.len(); pieces.len()];
-    let mut open: Vec<usize> = Vec::new();
-    for (at, piece) in pieces.iter().enumerate() {
-        while let Some(&last) = open.last() {
-            if at > 0 && last == piece.parent {
-                break;
+/// Puts the stages of a call that are left into a segment, the last first, and what is left of the segment after them.
+fn lay(mut rest: Segment, call: Option<&mut Call>, laid: &mut Vec<Segment>) {
+    let is_before_reply = |call: &&mut Call| rest.to_nanos <= call.reply_nanos;
+    if let Some(call) = call.filter(is_before_reply).filter(|_| rest.band == Band::Model) {
+        for (band, left) in &mut call.left {
+            let nanos = rest.nanos().min(*left);
+            if nanos > 0 {
+                let middle = rest.to_nanos - nanos;
+                laid.push(Segment { from_nanos: middle, band: *band, ..rest });
+                (rest.to_nanos, *left) = (middle, *left - nanos);
             }
-            ends[last] = at;
-            open.pop();
         }
-        open.push(at);
     }
-    let has: Vec<usize> = (0..pieces.len()).filter(|&at| pieces[at].timings.is_some()).collect();
-    let is_deepest =
-        |&(place, at): &(usize, usize)| has.get(place + 1).is_none_or(|&next| next >= ends[at]);
-    has.iter().copied().enumerate().filter(is_deepest).map(|(_, at)| (at, ends[at])).collect()
+    if rest.nanos() > 0 {
+        laid.push(rest);
+    }
 }
 
-/// Splits the segment that `at` lies in.
-fn cut(segments: &mut Vec<Segment>, at: u64) {
-    let place = segments.partition_point(|segment| segment.to_nanos <= at);
-    if let Some(segment) = segments.get_mut(place)
-        && segment.from_nanos < at
-    {
-        let rest = Segment { from_nanos: at, ..*segment };
-        segment.to_nanos = at;
-        segments.insert(place + 1, rest);
+/// How many stages an engine tells.
+const STAGES: usize = 3;
+
+/// A call that has timings.
+struct Call {
+    /// Its piece, and all below it.
+    below: Range<usize>,
+    /// When the engine had answered.
+    reply_nanos: u64,
+    /// Model time until then.
+    room_nanos: u64,
+    /// What is not laid out yet of each stage, the last first.
+    left: [(Band, u64); STAGES],
+}
+
+impl Call {
+    fn new(pieces: &[Piece], below: Range<usize>) -> Option<Self> {
+        let call = &pieces[below.start];
+        let timings = call.timings?;
+        // The engine had answered when the last request to it was over; what follows is the server's own code.
+        let asked = pieces[below.clone()].iter().skip(1);
+        let asked = asked.filter(|piece| piece.make == Make::Client { to_model: true });
+        let reply = asked.map(|piece| piece.end_nanos).max();
+        Some(Self {
+            below,
+            reply_nanos: reply.map_or(call.end_nanos, |reply| reply.min(call.end_nanos)),
+            room_nanos: 0,
+            left: [
+                (Band::Decode, timings.decode_nanos),
+                (Band::Prefill, timings.prefill_nanos),
+                (Band::Queue, timings.queue_nanos),
+            ],
+        })
+    }
+
+    /// Counts a segment of model time, as far as it lies before the reply.
+    fn add_room(&mut self, segment: &Segment) {
+        let to_nanos = segment.to_nanos.min(self.reply_nanos);
+        self.room_nanos += to_nanos.saturating_sub(segment.from_nanos);
+    }
+
+    /// Makes the stages fit into the room; true when they did not.
+    fn scale(&mut self) -> bool {
+        let asked: u128 = self.left.iter().map(|(_, nanos)| u128::from(*nanos)).sum();
+        let room = self.room_nanos;
+        let fits = asked <= u128::from(room);
+        if !fits {
+            for (_, nanos) in &mut self.left {
+                *nanos =
+                    u64::try_from(u128::from(*nanos) * u128::from(room) / asked).unwrap_or(room);
+            }
+        }
+        !fits
     }
 }
+
+/// Pieces with timings that none below them has, each with all that is below it.
+fn with_timings(pieces: &[Piece]) -> impl Iterator<Item = Range<usize>> {
+    let has_timings = |at: &usize| pieces[*at].timings.is_some();
+    (0..pieces.len()).filter(has_timings).filter_map(move |at| {
+        // In pre-order what is below a piece follows it.
+        let mut end = at + 1;
+        while pieces.get(end).is_some_and(|piece| piece.parent >= at) {
+            if has_timings(&end) {
+                return None;
+            }
+            end += 1;
+        }
+        Some(at..end)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -213,16 +213,16 @@ fn make() -> impl Strategy<Value = Make> {
 }
 
 /// Steps up, start, end, make, serving side, timings, waits.
-type Drawn = (usize, u64, u64, Make, bool, Option<(u64, u64, u64)>, Vec<(u64, u64)>);
+pub(crate) type Drawn = (usize, u64, u64, Make, bool, Option<(u64, u64, u64)>, Vec<(u64, u64)>);
 
-fn any_piece() -> impl Strategy<Value = Drawn> {
+pub(crate) fn any_piece() -> impl Strategy<Value = Drawn> {
     let timings = proptest::option::of((0_u64..200, 0_u64..200, 0_u64..200));
     let waits = proptest::collection::vec((0_u64..300, 0_u64..300), 0..3);
     (0_usize..64, 0_u64..300, 0_u64..300, make(), any::<bool>(), timings, waits)
 }
 
 /// A tree in pre-order of whatever was drawn: each piece hangs below the one before it or one of its ancestors.
-fn tree(drawn: &[Drawn]) -> Vec<Piece> {
+pub(crate) fn tree(drawn: &[Drawn]) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     for (at, (up, start, end, make, is_server, timings, waits)) in drawn.iter().enumerate() {
         let mut parent = at.saturating_sub(1);
