@@ -9,6 +9,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use super::dedup::one_of_each;
+use crate::buckets::sort_spread;
 use crate::ids::TraceId;
 use crate::raw::{RawLog, RawMetric, RawSpan};
 use crate::trace::may_be_rollout_root;
@@ -185,18 +186,14 @@ impl Memory {
         let span = |position: u32| inner.span(position as usize);
         for (_, newest) in traces {
             places.clear();
-            let mut position = newest;
-            while position != NONE {
-                places.push((0, 0, position));
-                position = inner.previous[position as usize];
-            }
+            places.extend(inner.chain(newest).map(|position| (0, 0, position)));
             // Spans lie all over memory: each is looked at once, and no look waits for another.
             for (start_nanos, span_id, position) in &mut places {
                 let span = span(*position);
                 (*start_nanos, *span_id) = (span.start_nanos, span.span_id.number());
             }
             // Later positions came later.
-            places.sort_unstable();
+            sort_spread(&mut places, |(start_nanos, ..)| start_nanos);
             positions.clear();
             positions.extend(places.iter().map(|(.., position)| *position));
             let has_copies =
@@ -291,6 +288,14 @@ impl Inner {
         at.map_or(0, |at| self.arrivals[at].1)
     }
 
+    /// Positions of the spans of a trace from its newest on.
+    fn chain(&self, newest: u32) -> impl Iterator<Item = u32> + use<'_> {
+        let previous = |position: &u32| {
+            self.previous.get(*position as usize).copied().filter(|position| *position != NONE)
+        };
+        std::iter::successors(Some(newest).filter(|position| *position != NONE), previous)
+    }
+
     fn span(&self, position: usize) -> &RawSpan {
         &self.spans[position / CHUNK][position % CHUNK]
     }
@@ -300,16 +305,15 @@ impl MemoryView {
     /// Appends the spans of a trace, in the order of their arrival.
     pub(super) fn trace(&self, id: TraceId, spans: &mut Vec<RawSpan>) {
         let inner = self.memory.read();
-        let before = spans.len();
-        let mut position = inner.newest.get(&id).copied().unwrap_or(NONE);
-        while position != NONE {
-            // Later ones are not part of this view.
-            if (position as usize) < self.spans {
-                spans.push(inner.span(position as usize).clone());
-            }
-            position = inner.previous[position as usize];
-        }
-        spans[before..].reverse();
+        let newest = inner.newest.get(&id).copied().unwrap_or(NONE);
+        let positions: Vec<u32> = self.of_chain(&inner, newest).collect();
+        spans.extend(positions.iter().rev().map(|at| inner.span(*at as usize).clone()));
+    }
+
+    /// Positions of the spans of a trace in this view, from its newest on.
+    fn of_chain<'a>(&self, inner: &'a Inner, newest: u32) -> impl Iterator<Item = u32> + use<'a> {
+        let end = self.spans;
+        inner.chain(newest).skip_while(move |position| *position as usize >= end)
     }
 
     /// Whether a root of a rollout may be among the spans of a trace; `false` is always right.
@@ -322,13 +326,9 @@ impl MemoryView {
         let inner = self.memory.read();
         let mut traces = Vec::with_capacity(inner.newest.len());
         for (id, newest) in &inner.newest {
-            let (mut position, mut count) = (*newest, 0);
-            while position != NONE {
-                count += u32::from((position as usize) < self.spans);
-                position = inner.previous[position as usize];
-            }
+            let count = self.of_chain(&inner, *newest).count();
             if count > 0 {
-                traces.push((*id, count));
+                traces.push((*id, count as u32));
             }
         }
         traces

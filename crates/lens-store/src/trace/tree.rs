@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::span::{Kind, Span};
+use crate::buckets::sort_spread;
 use crate::ids::SpanId;
 
 /// No node, or no span.
@@ -88,13 +89,14 @@ impl Tree {
     /// Builds the tree of these spans, all of one trace, in the order of their ids.
     pub fn build(spans: &[Span], members: Range<usize>) -> Self {
         let own = &spans[members.clone()];
+        let ids: Vec<SpanId> = own.iter().map(|span| span.raw.span_id).collect();
         let mut has_children = vec![false; own.len()];
         let parents: Vec<u32> = own
             .iter()
             .map(|span| {
                 let Some(parent) = span.parent_id else { return NONE };
-                let at = own.partition_point(|other| other.raw.span_id < parent);
-                if own.get(at).is_none_or(|other| other.raw.span_id != parent) {
+                let at = ids.partition_point(|id| *id < parent);
+                if ids.get(at) != Some(&parent) {
                     return NONE;
                 }
                 has_children[at] = true;
@@ -102,20 +104,21 @@ impl Tree {
             })
             .collect();
 
-        // Ordered by time, so that children and roots come in order without sorting again.
-        let mut order: Vec<u32> = (0..number(own.len())).collect();
-        order.sort_unstable_by_key(|&at| {
-            let span = &own[at as usize];
-            (span.raw.start_nanos, Reverse(span.end_nanos), span.raw.span_id, at)
-        });
+        // Ordered by time, so that children and roots come in order without sorting again. Of two at one time the longer
+        // one is first, then the one with the lower id.
+        let time = |(at, span): (usize, &Span)| {
+            (span.raw.start_nanos, Reverse(span.end_nanos), number(at))
+        };
+        let mut order: Vec<_> = own.iter().enumerate().map(time).collect();
+        sort_spread(&mut order, |(start_nanos, ..)| start_nanos);
 
-        // The children of a node as a list: its first, and the next of each.
-        let mut first_child = vec![NONE; own.len()];
-        let mut next_sibling = vec![NONE; own.len()];
+        // The children of a node as a list: its last, and the one before each.
+        let mut last_child = vec![NONE; own.len()];
+        let mut previous_sibling = vec![NONE; own.len()];
         let mut folded = vec![0; own.len()];
         let mut placed = vec![false; own.len()];
         let mut roots = Vec::new();
-        for &at in order.iter().rev() {
+        for &(.., at) in &order {
             let span = &own[at as usize];
             match parents[at as usize] {
                 NONE => roots.push(at),
@@ -124,16 +127,15 @@ impl Tree {
                     placed[at as usize] = true;
                 }
                 parent => {
-                    let first = std::mem::replace(&mut first_child[parent as usize], at);
-                    next_sibling[at as usize] = first;
+                    let last = std::mem::replace(&mut last_child[parent as usize], at);
+                    previous_sibling[at as usize] = last;
                 }
             }
         }
-        roots.reverse();
         gather(own, &mut roots);
 
         let mut tree = Self { nodes: Vec::with_capacity(own.len()), placeholders: Vec::new() };
-        let mut next_circle = order.iter().copied();
+        let mut next_circle = order.iter().map(|&(.., at)| at);
         let mut roots = roots.into_iter();
         let mut stack = Vec::new();
         loop {
@@ -150,15 +152,14 @@ impl Tree {
             while let Some((at, parent, root)) = stack.pop() {
                 let node = tree.nodes.len();
                 tree.push(spans, members.start + at as usize, parent, root, folded[at as usize]);
-                let below = stack.len();
-                let mut child = first_child[at as usize];
+                // The first child is on top then.
+                let mut child = last_child[at as usize];
                 while child != NONE {
                     if !std::mem::replace(&mut placed[child as usize], true) {
                         stack.push((child, Some(node), None));
                     }
-                    child = next_sibling[child as usize];
+                    child = previous_sibling[child as usize];
                 }
-                stack[below..].reverse();
             }
         }
         tree.close();
@@ -242,9 +243,9 @@ impl Tree {
         let mut root = 0;
         while root < self.nodes.len() {
             let Node { root: reason, start_nanos, end, .. } = self.nodes[root];
-            let end_nanos = self.nodes[root..end].iter().map(|node| node.end_nanos).max();
-            let end_nanos = end_nanos.unwrap_or(start_nanos);
             if let Some(Root::ParentMissing(span_id)) = reason {
+                let end_nanos = self.nodes[root..end].iter().map(|node| node.end_nanos).max();
+                let end_nanos = end_nanos.unwrap_or(start_nanos);
                 match self.placeholders.last_mut() {
                     Some(last) if last.span_id == span_id && last.end == root => {
                         last.end = end;
