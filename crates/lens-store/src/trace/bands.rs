@@ -2,7 +2,7 @@
 //! and attributes.
 
 use gym_telemetry::semconv;
-use lens_otlp::encode::SPAN_ATTRIBUTES;
+use lens_otlp::encode::{EVENT_ATTRIBUTES, SPAN_ATTRIBUTES, SPAN_EVENTS};
 use lens_otlp::view::{AnyValue, key_value};
 
 use super::foreign;
@@ -10,7 +10,7 @@ use super::reader::Said;
 use super::resource::role::{AGENT, MODEL, RESOURCES};
 use super::rollout::{Rollout, Traces};
 use super::scan::{self, Content, Scan};
-use super::span::{Kind, Span, count};
+use super::span::{Kind, Span};
 use super::tree::Node;
 use crate::{Band, Make, Partition, Piece, Timings, Wait, partition};
 
@@ -47,18 +47,23 @@ fn make(span: &Span) -> Make {
         Some(RESOURCES) => Make::Known(of_resources),
         _ => Make::Unknown,
     };
-    match (&*span.name, span.kind) {
-        (name::ROLLOUT_ATTEMPT, _) => Make::Attempt,
-        (name::VERIFY, _) => Make::Known(Band::Verify),
-        (name::ROLLOUT | name::AGENT_RESPONSES, _) => Make::Known(Band::Agent),
-        (other, _) if other.starts_with(name::SANDBOX_PREFIX) => Make::Known(Band::Sandbox),
-        (other, _) if other.starts_with(name::MODEL_PREFIX) => Make::Known(Band::Model),
-        (other, _) if other.starts_with(name::GYM_PREFIX) => of_process(Band::Tool),
-        (_, Kind::Client) => {
+    let name = &*span.name;
+    if name.starts_with(name::GYM_PREFIX) {
+        return match name {
+            name::ROLLOUT_ATTEMPT => Make::Attempt,
+            name::VERIFY => Make::Known(Band::Verify),
+            name::ROLLOUT | name::AGENT_RESPONSES => Make::Known(Band::Agent),
+            other if other.starts_with(name::SANDBOX_PREFIX) => Make::Known(Band::Sandbox),
+            other if other.starts_with(name::MODEL_PREFIX) => Make::Known(Band::Model),
+            _ => of_process(Band::Tool),
+        };
+    }
+    match span.kind {
+        Kind::Client => {
             let to_model = span.resource.role == Some(MODEL) || span.said.has(Said::TO_MODEL);
             Make::Client { to_model }
         }
-        (served, Kind::Server) => of_process(match served.rsplit('/').next() {
+        Kind::Server => of_process(match name.rsplit('/').next() {
             Some("verify") => Band::Verify,
             Some("seed_session") => Band::Setup,
             _ => Band::Tool,
@@ -77,11 +82,8 @@ fn waits(span: &Span, node: &Node, make: Make) -> Vec<Wait> {
         Make::Client { .. } => {
             let mut waits = Vec::new();
             let Some(first) = span.first_event else { return waits };
-            let mut scan = Scan(&span.raw.message[first as usize..]);
-            while let Ok(Some((number, content))) = scan.next() {
-                if let (SPAN_EVENTS, Content::Bytes(event)) = (number, content) {
-                    put_waits(event, node.shift_nanos, &mut waits);
-                }
+            for event in scan::fields(&span.raw.message[first as usize..], SPAN_EVENTS) {
+                put_waits(event, node.shift_nanos, &mut waits);
             }
             waits
         }
@@ -89,27 +91,28 @@ fn waits(span: &Span, node: &Node, make: Make) -> Vec<Wait> {
     }
 }
 
-/// Field number of `Span.events`.
-const SPAN_EVENTS: u64 = lens_otlp::encode::SPAN_EVENTS as u64;
-
 /// What an attempt waited before it began, and for its connection; nothing for events of another make.
 fn put_waits(event: &[u8], shift_nanos: i64, waits: &mut Vec<Wait>) {
     let (mut begun, mut name, mut backoff, mut pool): (u64, &[u8], _, _) = (0, &[], 0, 0);
+    let mut hear = |pair| {
+        let place = match scan::key(pair) {
+            key if key == semconv::HTTP_BACKOFF_NANOS.as_bytes() => &mut backoff,
+            key if key == semconv::HTTP_POOL_WAIT_NANOS.as_bytes() => &mut pool,
+            _ => return,
+        };
+        *place = scan::count(pair).unwrap_or(0);
+    };
     let mut scan = Scan(event);
-    while let Ok(Some(field)) = scan.next() {
-        match field {
-            (1, Content::Fixed(nanos)) => begun = nanos,
-            (2, Content::Bytes(bytes)) => name = bytes,
-            (3, Content::Bytes(pair)) => {
-                let place = match scan::key(pair) {
-                    key if key == semconv::HTTP_BACKOFF_NANOS.as_bytes() => &mut backoff,
-                    key if key == semconv::HTTP_POOL_WAIT_NANOS.as_bytes() => &mut pool,
-                    _ => continue,
-                };
-                let value = key_value(pair).ok().and_then(|(_, value)| count(&value?));
-                *place = value.unwrap_or(0);
-            }
-            _ => {}
+    loop {
+        while let Some(pair) = scan.short(EVENT_ATTRIBUTES) {
+            hear(pair);
+        }
+        match scan.next() {
+            Ok(Some((1, Content::Fixed(nanos)))) => begun = nanos,
+            Ok(Some((2, Content::Bytes(bytes)))) => name = bytes,
+            Ok(Some((3, Content::Bytes(pair)))) => hear(pair),
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) => break,
         }
     }
     if name != semconv::event::HTTP_ATTEMPT.as_bytes() || begun == 0 {
@@ -125,22 +128,23 @@ fn put_waits(event: &[u8], shift_nanos: i64, waits: &mut Vec<Wait>) {
     put(begun, begun.saturating_add(pool), Band::Pool);
 }
 
-/// What the engine told a model server, or what an engine that traces says of itself in seconds.
+/// Queue, prefill and decode, as a model server tells them in nanoseconds and an engine that traces in seconds.
+const STAGES: [(&str, &str); 3] = [
+    (semconv::MODEL_QUEUE_NANOS, semconv::GEN_AI_LATENCY_TIME_IN_QUEUE),
+    (semconv::MODEL_PREFILL_NANOS, semconv::GEN_AI_LATENCY_TIME_IN_MODEL_PREFILL),
+    (semconv::MODEL_DECODE_NANOS, semconv::GEN_AI_LATENCY_TIME_IN_MODEL_DECODE),
+];
+
+/// What the engine told a model server, or what an engine that traces says of itself.
 fn timings(span: &Span) -> Option<Timings> {
     let (mut ours, mut engines) = ([None; 3], [None; 3]);
-    for (key, pair) in scan::pairs(&span.raw.message, SPAN_ATTRIBUTES.into()) {
-        let Ok(key) = std::str::from_utf8(key) else { continue };
-        let value = || key_value(pair).ok().and_then(|(_, value)| value);
-        let nanos = || value().and_then(|value| count(&value));
-        let seconds = || value().and_then(|value| seconds(&value));
-        match key {
-            semconv::MODEL_QUEUE_NANOS => ours[0] = nanos(),
-            semconv::MODEL_PREFILL_NANOS => ours[1] = nanos(),
-            semconv::MODEL_DECODE_NANOS => ours[2] = nanos(),
-            semconv::GEN_AI_LATENCY_TIME_IN_QUEUE => engines[0] = seconds(),
-            semconv::GEN_AI_LATENCY_TIME_IN_MODEL_PREFILL => engines[1] = seconds(),
-            semconv::GEN_AI_LATENCY_TIME_IN_MODEL_DECODE => engines[2] = seconds(),
-            _ => {}
+    for (key, pair) in scan::pairs(&span.raw.message, SPAN_ATTRIBUTES) {
+        for (stage, (in_nanos, in_seconds)) in STAGES.iter().enumerate() {
+            if key == in_nanos.as_bytes() {
+                ours[stage] = scan::count(pair);
+            } else if key == in_seconds.as_bytes() {
+                engines[stage] = key_value(pair).ok().and_then(|(_, value)| seconds(&value?));
+            }
         }
     }
     let [queue, prefill, decode] = [0, 1, 2].map(|at: usize| ours[at].or(engines[at]));

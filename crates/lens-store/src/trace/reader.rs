@@ -3,11 +3,12 @@
 //! One walk over a span takes out what every view needs and notes which of the attributes that matter to bands and rows it
 //! has, so that most spans are never looked into again. Equal texts and processes are shared.
 
-use std::collections::hash_map::{Entry, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use gym_telemetry::semconv;
 use lens_otlp::DecodeError;
+use lens_otlp::encode::SPAN_ATTRIBUTES;
 use lens_otlp::view::{AnyValue, key_value};
 use memchr::memmem::Finder;
 
@@ -20,8 +21,8 @@ use super::span::{Kind, Span, Status};
 use crate::ids::SpanId;
 use crate::raw::{Origin, RawResource, RawSpan};
 
-/// So many processes are remembered at once.
-const MAX_ORIGINS: usize = 4096;
+/// So many origins are remembered at once.
+const ORIGINS: usize = 4096;
 
 /// What is in front of a rollout's id in a path.
 static ROLLOUT_PATH: LazyLock<Finder<'static>> =
@@ -65,8 +66,8 @@ pub struct Reader {
     /// The last attribute with a rollout's id, and that id: the spans of a rollout follow each other.
     rollout: Option<(Box<[u8]>, Arc<str>)>,
     resources: HashMap<RawResource, Arc<Resource>>,
-    /// By address; the origin is held, so that the address stays its own.
-    origins: HashMap<usize, (Arc<Origin>, Arc<Resource>)>,
+    /// The place of one is found by its address; it is held, so that the address stays its own.
+    origins: Vec<Option<(Arc<Origin>, Arc<Resource>)>>,
 }
 
 impl Reader {
@@ -79,7 +80,7 @@ impl Reader {
         let resource = self.resource(&raw.origin);
         let fields = Fieldwise::read(&raw.message)?;
         let name = self.name(&fields)?;
-        let rollout_id = self.rollout_id(&fields)?;
+        let rollout_id = self.rollout_id(&fields, &raw.message)?;
         let Fieldwise { parent_id, kind, end_nanos, status, said, first_event, .. } = fields;
         let (is_asgi_event, is_truncated) = (fields.is_asgi_event, fields.is_truncated);
         Ok(Span {
@@ -114,9 +115,13 @@ impl Reader {
         })
     }
 
-    fn rollout_id(&mut self, fields: &Fieldwise<'_>) -> Result<Option<Arc<str>>, DecodeError> {
-        if let (Some((known, id)), Some(message)) = (&self.rollout, fields.rollout)
-            && **known == *message
+    fn rollout_id(
+        &mut self,
+        fields: &Fieldwise<'_>,
+        message: &[u8],
+    ) -> Result<Option<Arc<str>>, DecodeError> {
+        if let (Some((known, id)), Some(pair)) = (&self.rollout, fields.rollout)
+            && **known == *pair
         {
             return Ok(Some(Arc::clone(id)));
         }
@@ -125,11 +130,12 @@ impl Reader {
             Some(AnyValue::String(id)) => self.printable(id),
             Some(AnyValue::Int(id)) => self.texts.shared(&id.to_string()),
             _ => {
-                let path = fields.path.and_then(|(_, path)| rollout_in_path(path));
-                return Ok(path.map(|(id, _)| self.printable(id)));
+                let path = fields.has_path.then(|| rollout_path(message)).flatten();
+                let id = path.and_then(rollout_in_path);
+                return Ok(id.map(|(id, _)| self.printable(id)));
             }
         };
-        self.rollout = fields.rollout.map(|message| (message.into(), Arc::clone(&id)));
+        self.rollout = fields.rollout.map(|pair| (pair.into(), Arc::clone(&id)));
         Ok(Some(id))
     }
 
@@ -141,8 +147,10 @@ impl Reader {
     }
 
     fn resource(&mut self, origin: &Arc<Origin>) -> Arc<Resource> {
-        let address = Arc::as_ptr(origin) as usize;
-        if let Some((_, resource)) = self.origins.get(&address) {
+        let place = place_of(Arc::as_ptr(origin) as u64, ORIGINS);
+        if let Some(Some((known, resource))) = self.origins.get(place)
+            && Arc::ptr_eq(known, origin)
+        {
             return Arc::clone(resource);
         }
         let resource = match self.resources.get(&*origin.resource) {
@@ -158,14 +166,16 @@ impl Reader {
                 resource
             }
         };
-        if self.origins.len() >= MAX_ORIGINS {
-            self.origins.clear();
-        }
-        match self.origins.entry(address) {
-            Entry::Occupied(known) => Arc::clone(&known.get().1),
-            Entry::Vacant(place) => Arc::clone(&place.insert((Arc::clone(origin), resource)).1),
-        }
+        self.origins.resize(ORIGINS, None);
+        self.origins[place] = Some((Arc::clone(origin), Arc::clone(&resource)));
+        resource
     }
+}
+
+/// One of so many places, a power of two.
+fn place_of(word: u64, places: usize) -> usize {
+    // The upper bits of the product depend on all of the word.
+    (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - places.ilog2())) as usize
 }
 
 /// Texts that were read not long ago. A place is found by length and ends and holds one text: two that want the same place
@@ -207,8 +217,7 @@ impl Texts {
             ^ eight(&text[end..]).rotate_left(23)
             ^ eight(&text[middle..]).rotate_left(41)
             ^ text.len() as u64;
-        // The upper bits of the product depend on all of the word.
-        (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize % Self::PLACES
+        place_of(word, Self::PLACES)
     }
 }
 
@@ -229,8 +238,8 @@ struct Fieldwise<'a> {
     is_truncated: bool,
     /// The attribute with the rollout's id.
     rollout: Option<&'a [u8]>,
-    /// A path with a rollout's id in it, from the attribute that counts most.
-    path: Option<(u8, &'a str)>,
+    /// It has attributes that a rollout's id may be in the path of.
+    has_path: bool,
     /// Path and query of the request, as older conventions call it.
     target: Option<&'a str>,
 }
@@ -248,11 +257,14 @@ impl<'a> Fieldwise<'a> {
             is_asgi_event: false,
             is_truncated: false,
             rollout: None,
-            path: None,
+            has_path: false,
             target: None,
         };
         let mut scan = Scan(message);
         loop {
+            while let Some(pair) = scan.short(SPAN_ATTRIBUTES) {
+                fields.attribute(pair);
+            }
             let at = message.len() - scan.0.len();
             let Some(field) = scan.next()? else { return Ok(fields) };
             match field {
@@ -260,7 +272,7 @@ impl<'a> Fieldwise<'a> {
                 (5, content) => fields.name = content.bytes()?,
                 (6, content) => fields.kind = Kind::from_otlp(content.number()?),
                 (8, content) => fields.end_nanos = content.fixed()?,
-                (9, content) => fields.attribute(content.bytes()?)?,
+                (9, content) => fields.attribute(content.bytes()?),
                 (11, _) if fields.first_event.is_none() => {
                     fields.first_event = u32::try_from(at).ok();
                 }
@@ -280,47 +292,48 @@ impl<'a> Fieldwise<'a> {
         Ok(())
     }
 
-    fn attribute(&mut self, message: &'a [u8]) -> Result<(), DecodeError> {
-        match Key::of(scan::key(message)) {
+    fn attribute(&mut self, pair: &'a [u8]) {
+        match Key::of(scan::key(pair)) {
             None => {}
-            Some(Key::RolloutId) => self.rollout = Some(message),
+            Some(Key::RolloutId) => self.rollout = Some(pair),
             Some(Key::Says(what)) => self.said.add(what),
             Some(Key::DestinationKind) => {
-                let kind = key_value(message)?.1;
-                let model = semconv::value::destination::MODEL;
-                if matches!(kind, Some(AnyValue::String(kind)) if kind == model) {
+                if scan::has_text(pair, semconv::value::destination::MODEL) {
                     self.said.add(Said::TO_MODEL);
                 }
             }
             Some(Key::AsgiEvent) => self.is_asgi_event = true,
             Some(Key::Truncated) => {
-                self.is_truncated = matches!(key_value(message)?.1, Some(AnyValue::Bool(true)));
+                self.is_truncated = matches!(key_value(pair), Ok((_, Some(AnyValue::Bool(true)))));
             }
-            Some(Key::Path(rank)) => self.path(rank, message)?,
+            Some(Key::Path(_)) => self.has_path = true,
             Some(Key::Target) => {
-                self.path(TARGET_RANK, message)?;
-                if let Some(AnyValue::String(target)) = key_value(message)?.1 {
+                self.has_path = true;
+                if let Ok((_, Some(AnyValue::String(target)))) = key_value(pair) {
                     self.target = Some(target);
                 }
             }
         }
-        Ok(())
     }
+}
 
-    fn path(&mut self, rank: u8, message: &'a [u8]) -> Result<(), DecodeError> {
-        // Nearly none has the segment in front of a rollout's id.
-        if ROLLOUT_PATH.find(message).is_none() {
-            return Ok(());
+/// A path with a rollout's id in it, from the attribute that counts most and of equal ones the last.
+fn rollout_path(message: &[u8]) -> Option<&str> {
+    // Nearly none has the segment in front of a rollout's id.
+    ROLLOUT_PATH.find(message)?;
+    let paths = scan::pairs(message, SPAN_ATTRIBUTES).filter_map(|(key, pair)| {
+        let rank = match Key::of(key)? {
+            Key::Path(rank) => rank,
+            Key::Target => TARGET_RANK,
+            _ => return None,
+        };
+        match key_value(pair) {
+            Ok((_, Some(AnyValue::String(path)))) if has_rollout(path) => Some((rank, path)),
+            _ => None,
         }
-        let (_, value) = key_value(message)?;
-        if let Some(AnyValue::String(path)) = value
-            && has_rollout(path)
-            && self.path.is_none_or(|(known, _)| rank <= known)
-        {
-            self.path = Some((rank, path));
-        }
-        Ok(())
-    }
+    });
+    let most = paths.reduce(|known, path| if path.0 <= known.0 { path } else { known });
+    most.map(|(_, path)| path)
 }
 
 /// Whether a path has the segment in front of a rollout's id; nearly none has.
@@ -426,6 +439,30 @@ mod tests {
             let rest = span.first_event.map_or(&[][..], |at| &raw.message[at as usize..]);
             let found: Vec<_> = scan::pairs(rest, 11).map(|(_, event)| event).collect();
             prop_assert_eq!(found, events);
+        }
+    }
+
+    #[test]
+    fn of_several_paths_with_a_rollout_the_one_that_counts_most_tells_its_id() {
+        let read = |texts: &[(&'static str, &'static str)]| {
+            let sketch = Sketch { texts: texts.to_vec(), ..Sketch::default() };
+            let span = Reader::default().read(sketch.raw()).unwrap();
+            span.rollout_id.map(|id| id.to_string())
+        };
+        let path = (semconv::URL_PATH, "/ng-rollout/1-1/run");
+        let url = (semconv::URL_FULL, "http://agent/ng-rollout/2-2/run");
+        let target = (foreign::LEGACY_HTTP_TARGET, "/ng-rollout/3-3/run");
+        let id = (semconv::ROLLOUT_ID, "4-4");
+        for (texts, expected) in [
+            (&[target, url, path, id][..], Some("4-4")),
+            (&[target, path, url][..], Some("1-1")),
+            (&[url, target][..], Some("2-2")),
+            (&[(semconv::URL_PATH, "/run"), target][..], Some("3-3")),
+            (&[path, (semconv::URL_PATH, "/ng-rollout/5-5/run")][..], Some("5-5")),
+            (&[path, (semconv::URL_PATH, "/run")][..], Some("1-1")),
+            (&[("text", "/ng-rollout/6-6/run"), (semconv::URL_PATH, "/run")][..], None),
+        ] {
+            assert_eq!(read(texts).as_deref(), expected, "{texts:?}");
         }
     }
 

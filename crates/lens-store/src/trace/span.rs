@@ -135,9 +135,13 @@ impl Span {
 
     /// An attribute.
     pub fn attribute(&self, key: &str) -> Option<AnyValue<'_>> {
-        let pairs = scan::pairs(&self.raw.message, SPAN_ATTRIBUTES.into());
-        let pair = pairs.filter(|(known, _)| *known == key.as_bytes()).last()?.1;
-        key_value(pair).ok().map(|(_, value)| value.unwrap_or(AnyValue::Empty))
+        key_value(self.pair(key)?).ok().map(|(_, value)| value.unwrap_or(AnyValue::Empty))
+    }
+
+    /// An attribute as it is encoded; of several with one key the last.
+    fn pair(&self, key: &str) -> Option<&[u8]> {
+        let pairs = scan::pairs(&self.raw.message, SPAN_ATTRIBUTES);
+        pairs.filter(|(known, _)| *known == key.as_bytes()).last().map(|(_, pair)| pair)
     }
 
     /// An attribute that is text.
@@ -150,7 +154,7 @@ impl Span {
 
     /// An attribute that counts something.
     pub fn count(&self, key: &str) -> Option<u64> {
-        count(&self.attribute(key)?)
+        scan::count(self.pair(key)?)
     }
 
     /// An attribute that is a number.
@@ -198,13 +202,5 @@ impl Span {
                 })
             })
             .collect()
-    }
-}
-
-/// A number that is not negative.
-pub(super) fn count(value: &AnyValue<'_>) -> Option<u64> {
-    match value {
-        AnyValue::Int(number) => u64::try_from(*number).ok(),
-        _ => None,
     }
 }
