@@ -13,14 +13,14 @@ pub(crate) struct Buckets<T> {
     firsts: Vec<usize>,
 }
 
-impl<T: Copy + Default> Buckets<T> {
+impl<T: Copy> Buckets<T> {
     /// Puts each item into one of `count` buckets.
     pub(crate) fn new(
-        items: impl DoubleEndedIterator<Item = T> + ExactSizeIterator + Clone,
+        items: impl DoubleEndedIterator<Item = T> + Clone,
         count: usize,
         bucket: impl Fn(T) -> usize,
     ) -> Self {
-        let (mut placed, mut firsts) = (vec![T::default(); items.len()], vec![0; count + 1]);
+        let mut firsts = vec![0; count + 1];
         for item in items.clone() {
             firsts[bucket(item)] += 1;
         }
@@ -29,6 +29,7 @@ impl<T: Copy + Default> Buckets<T> {
             end += *first;
             *first = end;
         }
+        let mut placed: Vec<T> = items.clone().collect();
         // From the last on, so that the end of each bucket becomes its begin.
         for item in items.rev() {
             let first = &mut firsts[bucket(item)];
@@ -58,7 +59,7 @@ impl<T: Copy + Default> Buckets<T> {
 
 /// Sorts items that order by a number first. Where the numbers are spread about evenly, as random ids are and the times
 /// of a trace, few items share a bucket and little is compared; others, whoever chose them, cost what sorting costs.
-pub(crate) fn sort_spread<T: Copy + Default + Ord>(items: &mut Vec<T>, number: impl Fn(T) -> u64) {
+pub(crate) fn sort_spread<T: Copy + Ord>(items: &mut Vec<T>, number: impl Fn(T) -> u64) {
     if items.len() < FEW {
         return items.sort_unstable();
     }

@@ -51,8 +51,11 @@ impl Partition {
 pub fn partition(pieces: &[Piece]) -> Partition {
     let bounds = path::clipped(pieces);
     let labels = labels(pieces, &bounds);
+    let path = path::critical(pieces, &bounds);
     let mut partition = Partition::default();
-    for own in path::critical(pieces, &bounds) {
+    // Most of the path are requests with a wait or two, and what they are for.
+    partition.segments.reserve(2 * path.len());
+    for own in path {
         let Label { band, admitted_nanos, is_unanswered, .. } = labels[own.piece];
         if is_unanswered {
             partition.unanswered.push(own.piece);

@@ -115,7 +115,7 @@ impl Tree {
         // The children of a node as a list: its last, and the one before each.
         let mut last_child = vec![NONE; own.len()];
         let mut previous_sibling = vec![NONE; own.len()];
-        let mut folded = vec![0; own.len()];
+        let mut folded = vec![0_u32; own.len()];
         let mut placed = vec![false; own.len()];
         let mut roots = Vec::new();
         for &(.., at) in &order {
@@ -173,7 +173,7 @@ impl Tree {
         span: usize,
         parent: Option<usize>,
         root: Option<Root>,
-        folded: usize,
+        folded: u32,
     ) {
         let Span { end_nanos, kind, .. } = spans[span];
         let start_nanos = spans[span].raw.start_nanos;
@@ -209,7 +209,7 @@ impl Tree {
             end_nanos: shifted(end_nanos, shift_nanos),
             shift_nanos,
             self_nanos: 0,
-            folded,
+            folded: folded as usize,
         });
     }
 
@@ -227,12 +227,14 @@ impl Tree {
         for at in 0..self.nodes.len() {
             let Node { start_nanos, end_nanos, .. } = self.nodes[at];
             intervals.clear();
-            intervals.extend(self.children(at).filter_map(|child| {
+            for child in self.children(at) {
                 let child = &self.nodes[child];
                 let (start, end) =
                     (child.start_nanos.max(start_nanos), child.end_nanos.min(end_nanos));
-                (start < end).then_some((start, end))
-            }));
+                if start < end {
+                    intervals.push((start, end));
+                }
+            }
             let covered = covered_nanos(&mut intervals);
             self.nodes[at].self_nanos = end_nanos - start_nanos - covered;
         }
