@@ -63,13 +63,16 @@ fn make(span: &Span) -> Make {
             let to_model = span.resource.role == Some(MODEL) || span.said.has(Said::TO_MODEL);
             Make::Client { to_model }
         }
-        Kind::Server => of_process(match name.rsplit('/').next() {
-            Some("verify") => Band::Verify,
-            Some("seed_session") => Band::Setup,
-            _ => Band::Tool,
-        }),
+        Kind::Server if has_last_segment(name, "verify") => of_process(Band::Verify),
+        Kind::Server if has_last_segment(name, "seed_session") => of_process(Band::Setup),
+        Kind::Server => of_process(Band::Tool),
         _ => Make::Unknown,
     }
+}
+
+/// Whether this is what follows the last slash of a path.
+fn has_last_segment(path: &str, segment: &str) -> bool {
+    path.strip_suffix(segment).is_some_and(|before| before.is_empty() || before.ends_with('/'))
 }
 
 fn waits(span: &Span, node: &Node, make: Make) -> Vec<Wait> {
@@ -94,25 +97,20 @@ fn waits(span: &Span, node: &Node, make: Make) -> Vec<Wait> {
 /// What an attempt waited before it began, and for its connection; nothing for events of another make.
 fn put_waits(event: &[u8], shift_nanos: i64, waits: &mut Vec<Wait>) {
     let (mut begun, mut name, mut backoff, mut pool): (u64, &[u8], _, _) = (0, &[], 0, 0);
-    let mut hear = |pair| {
-        let place = match scan::key(pair) {
-            key if key == semconv::HTTP_BACKOFF_NANOS.as_bytes() => &mut backoff,
-            key if key == semconv::HTTP_POOL_WAIT_NANOS.as_bytes() => &mut pool,
-            _ => return,
-        };
-        *place = scan::count(pair).unwrap_or(0);
-    };
     let mut scan = Scan(event);
-    loop {
-        while let Some(pair) = scan.short(EVENT_ATTRIBUTES) {
-            hear(pair);
-        }
-        match scan.next() {
-            Ok(Some((1, Content::Fixed(nanos)))) => begun = nanos,
-            Ok(Some((2, Content::Bytes(bytes)))) => name = bytes,
-            Ok(Some((3, Content::Bytes(pair)))) => hear(pair),
-            Ok(Some(_)) => {}
-            Ok(None) | Err(_) => break,
+    while let Ok(Some(field)) = scan.next_likely(EVENT_ATTRIBUTES) {
+        match field {
+            (1, Content::Fixed(nanos)) => begun = nanos,
+            (2, Content::Bytes(bytes)) => name = bytes,
+            (3, Content::Bytes(pair)) => {
+                let place = match scan::key(pair) {
+                    key if key == semconv::HTTP_BACKOFF_NANOS.as_bytes() => &mut backoff,
+                    key if key == semconv::HTTP_POOL_WAIT_NANOS.as_bytes() => &mut pool,
+                    _ => continue,
+                };
+                *place = scan::count(pair).unwrap_or(0);
+            }
+            _ => {}
         }
     }
     if name != semconv::event::HTTP_ATTEMPT.as_bytes() || begun == 0 {
@@ -135,10 +133,16 @@ const STAGES: [(&str, &str); 3] = [
     (semconv::MODEL_DECODE_NANOS, semconv::GEN_AI_LATENCY_TIME_IN_MODEL_DECODE),
 ];
 
+/// Field number of `Span.attributes`.
+const ATTRIBUTES: u64 = SPAN_ATTRIBUTES as u64;
+
 /// What the engine told a model server, or what an engine that traces says of itself.
 fn timings(span: &Span) -> Option<Timings> {
     let (mut ours, mut engines) = ([None; 3], [None; 3]);
-    for (key, pair) in scan::pairs(&span.raw.message, SPAN_ATTRIBUTES) {
+    let mut scan = Scan(&span.raw.message);
+    while let Ok(Some((number, content))) = scan.next_likely(SPAN_ATTRIBUTES) {
+        let (ATTRIBUTES, Content::Bytes(pair)) = (number, content) else { continue };
+        let key = scan::key(pair);
         for (stage, (in_nanos, in_seconds)) in STAGES.iter().enumerate() {
             if key == in_nanos.as_bytes() {
                 ours[stage] = scan::count(pair);

@@ -246,11 +246,13 @@ struct Fieldwise<'a> {
 
 impl<'a> Fieldwise<'a> {
     fn read(message: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut scan = Scan(message);
+        let head = scan.head();
         let mut fields = Self {
-            parent_id: None,
-            name: &[],
-            kind: Kind::Internal,
-            end_nanos: 0,
+            parent_id: SpanId::from_bytes(head.parent_id),
+            name: head.name,
+            kind: Kind::from_otlp(head.kind),
+            end_nanos: head.end_nanos,
             status: Status::Unset,
             said: Said::default(),
             first_event: None,
@@ -260,13 +262,9 @@ impl<'a> Fieldwise<'a> {
             has_path: false,
             target: None,
         };
-        let mut scan = Scan(message);
         loop {
-            while let Some(pair) = scan.short(SPAN_ATTRIBUTES) {
-                fields.attribute(pair);
-            }
             let at = message.len() - scan.0.len();
-            let Some(field) = scan.next()? else { return Ok(fields) };
+            let Some(field) = scan.next_likely(SPAN_ATTRIBUTES)? else { return Ok(fields) };
             match field {
                 (4, content) => fields.parent_id = SpanId::from_bytes(content.bytes()?),
                 (5, content) => fields.name = content.bytes()?,

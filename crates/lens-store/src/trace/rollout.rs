@@ -10,7 +10,7 @@ use gym_telemetry::semconv;
 use memchr::memmem;
 
 use super::foreign;
-use super::scan::{Content, Scan};
+use super::scan::{Content, Head, Scan};
 use super::span::{Kind, Span};
 use super::tree::Tree;
 use super::twins;
@@ -200,8 +200,8 @@ pub(crate) fn may_be_rollout_root(span: &RawSpan) -> bool {
     const NAME: u64 = 5;
     const KIND: u64 = 6;
     const ATTRIBUTES: u64 = 9;
-    let (mut name, mut kind): (&[u8], _) = (&[], 0);
     let mut scan = Scan(&span.message);
+    let Head { mut name, mut kind, .. } = scan.head();
     loop {
         match scan.next() {
             Ok(Some((NAME, Content::Bytes(bytes)))) => name = bytes,

@@ -41,6 +41,18 @@ impl<'a> Content<'a> {
     }
 }
 
+/// What an encoded `Span` begins with; what was not found is empty, or 0.
+pub(super) struct Head<'a> {
+    pub(super) parent_id: &'a [u8],
+    pub(super) name: &'a [u8],
+    pub(super) kind: u64,
+    pub(super) end_nanos: u64,
+}
+
+/// The tag of `Span.flags`, which takes two bytes.
+const FLAGS: u8 = (16 << 3 | FIXED32) | 0x80;
+const FLAGS_MORE: u8 = 1;
+
 /// The fields of a message.
 #[derive(Clone, Copy)]
 pub(super) struct Scan<'a>(pub(super) &'a [u8]);
@@ -81,10 +93,68 @@ impl<'a> Scan<'a> {
         Ok(head)
     }
 
-    /// The content of the next field if it has this number, below 16, and is length-delimited and short: a quick way
-    /// through fields of one number that follow each other. `None` says nothing.
+    /// The next field, found sooner when it has this number, below 16, and is length-delimited and short: most fields
+    /// of a span are its attributes.
     #[inline(always)]
-    pub(super) fn short(&mut self, number: u8) -> Option<&'a [u8]> {
+    pub(super) fn next_likely(
+        &mut self,
+        number: u8,
+    ) -> Result<Option<(u64, Content<'a>)>, DecodeError> {
+        match self.short(number) {
+            Some(content) => Ok(Some((number.into(), Content::Bytes(content)))),
+            None => self.next(),
+        }
+    }
+
+    /// Walks over the fields that a span begins with, as long as they lie as senders write them: in the order of their
+    /// numbers, or those of a fixed length first. Whatever is left out, or said again, is found by walking on.
+    #[inline(always)]
+    pub(super) fn head(&mut self) -> Head<'a> {
+        let _ids = (self.short(1), self.short(2));
+        let (parent_id, name) = (self.short(4), self.short(5));
+        let kind = self.small(6);
+        let _start = self.eight(7);
+        let end_nanos = self.eight(8);
+        if let [FLAGS, FLAGS_MORE, _, _, _, _, rest @ ..] = self.0 {
+            self.0 = rest;
+        }
+        Head {
+            parent_id: parent_id.or_else(|| self.short(4)).unwrap_or_default(),
+            name: name.or_else(|| self.short(5)).unwrap_or_default(),
+            kind: kind.unwrap_or(0),
+            end_nanos: end_nanos.unwrap_or(0),
+        }
+    }
+
+    /// The next field if it has this number, below 16, and is a varint of one byte.
+    #[inline(always)]
+    fn small(&mut self, number: u8) -> Option<u64> {
+        match self.0 {
+            [first, small @ ..0x80, rest @ ..] if *first == tag(number, VARINT) => {
+                self.0 = rest;
+                Some((*small).into())
+            }
+            _ => None,
+        }
+    }
+
+    /// The next field if it has this number, below 16, and eight bytes.
+    #[inline(always)]
+    fn eight(&mut self, number: u8) -> Option<u64> {
+        match self.0 {
+            [first, rest @ ..] if *first == tag(number, FIXED64) => {
+                let (eight, rest) = rest.split_first_chunk()?;
+                self.0 = rest;
+                Some(u64::from_le_bytes(*eight))
+            }
+            _ => None,
+        }
+    }
+
+    /// The content of the next field if it has this number, below 16, and is length-delimited and short. `None` says
+    /// nothing.
+    #[inline(always)]
+    fn short(&mut self, number: u8) -> Option<&'a [u8]> {
         match self.0 {
             [first, length @ ..0x80, rest @ ..] if *first == tag(number, BYTES) => {
                 let (content, rest) = rest.split_at_checked(usize::from(*length))?;
@@ -151,10 +221,7 @@ pub(super) fn fields(message: &[u8], number: u8) -> impl Iterator<Item = &[u8]> 
     let mut scan = Scan(message);
     std::iter::from_fn(move || {
         loop {
-            if let Some(content) = scan.short(number) {
-                return Some(content);
-            }
-            match scan.next() {
+            match scan.next_likely(number) {
                 Ok(Some((found, Content::Bytes(content)))) if found == u64::from(number) => {
                     return Some(content);
                 }
@@ -221,7 +288,56 @@ mod tests {
         })
     }
 
+    /// What a walk over all fields finds of a head.
+    fn head_of(message: &[u8]) -> (&[u8], &[u8], u64, u64) {
+        let mut head: (&[u8], &[u8], u64, u64) = (&[], &[], 0, 0);
+        let mut scan = Scan(message);
+        while let Ok(Some(field)) = scan.next() {
+            match field {
+                (4, Content::Bytes(parent)) => head.0 = parent,
+                (5, Content::Bytes(name)) => head.1 = name,
+                (6, Content::Number(kind)) => head.2 = kind,
+                (8, Content::Fixed(end)) => head.3 = end,
+                _ => {}
+            }
+        }
+        head
+    }
+
     proptest! {
+        /// Guarantees: a head says nothing that a walk over all fields does not say, and ends where a field does.
+        #[test]
+        fn a_head_is_what_a_walk_finds(
+            fields in prop::sample::subsequence(vec![1_u8, 2, 3, 4, 5, 6, 7, 8, 16], 0..=9),
+            is_ours in any::<bool>(),
+            cut in 0_usize..3,
+        ) {
+            let place = |number: &u8| match number {
+                3..=5 if is_ours => number + 16,
+                number => *number,
+            };
+            let mut fields = fields;
+            fields.sort_by_key(place);
+            let mut message = Vec::new();
+            for number in fields {
+                match number {
+                    6 => put_uint(&mut message, number, 3),
+                    7 | 8 => put_fixed64(&mut message, number, 1_000),
+                    16 => message.extend_from_slice(&[FLAGS, FLAGS_MORE, 1, 1, 0, 0]),
+                    _ => put_bytes(&mut message, number, &[number; 8]),
+                }
+            }
+            message.truncate(message.len().saturating_sub(cut));
+            let mut scan = Scan(&message);
+            let Head { parent_id, name, kind, end_nanos } = scan.head();
+            let rest = head_of(scan.0);
+            let either = |one: &[u8], other: &[u8]| if one.is_empty() { other.to_vec() } else { one.to_vec() };
+            let expected = head_of(&message);
+            prop_assert_eq!(either(parent_id, rest.0), expected.0);
+            prop_assert_eq!(either(name, rest.1), expected.1);
+            prop_assert_eq!((kind.max(rest.2), end_nanos.max(rest.3)), (expected.2, expected.3));
+        }
+
         /// Guarantees: the quick way finds what a walk over all fields finds.
         #[test]
         fn short_fields_are_found_like_all_others(message in any_message()) {
