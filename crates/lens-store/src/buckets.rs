@@ -75,6 +75,22 @@ pub(crate) fn sort_spread<T: Copy + Ord>(items: &mut Vec<T>, number: impl Fn(T) 
     *items = buckets.items;
 }
 
+/// Sorts large items by a number, those of one number in the order in which they came: each is moved once.
+pub(crate) fn sort_large<T>(items: &mut [T], number: impl Fn(&T) -> u64) {
+    let mut order: Vec<(u64, usize)> = items.iter().map(number).zip(0..).collect();
+    sort_spread(&mut order, |(number, _)| number);
+    for first in 0..items.len() {
+        // An item that has to leave its place goes to where the next one came from, until that is the first's.
+        let mut at = first;
+        while order[at].1 != first {
+            let from = std::mem::replace(&mut order[at].1, at);
+            items.swap(at, from);
+            at = from;
+        }
+        order[at].1 = at;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -100,6 +116,18 @@ mod tests {
             let (mut sorted, mut expected) = (numbers.clone(), numbers);
             sort_spread(&mut sorted, |item| item.0);
             expected.sort_unstable();
+            prop_assert_eq!(sorted, expected);
+        }
+
+        /// Guarantees: items are sorted by their numbers alone and otherwise stay in their order.
+        #[test]
+        fn large_items_are_sorted_and_keep_their_order(
+            numbers in prop::collection::vec(any_number(), 0..100),
+        ) {
+            let mut sorted: Vec<(u64, usize)> = numbers.into_iter().zip(0..).collect();
+            let mut expected = sorted.clone();
+            sort_large(&mut sorted, |item| item.0);
+            expected.sort_by_key(|item| item.0);
             prop_assert_eq!(sorted, expected);
         }
 

@@ -10,6 +10,7 @@ use gym_telemetry::semconv::value::outcome;
 use lens_otlp::view::AnyValue;
 
 use super::row::{Kept, RolloutRow};
+use crate::buckets::sort_large;
 use crate::raw::{RawSpan, fetch};
 use crate::trace::{Reader, Rollout, Said, Span, Status, Traces, bands_of, role};
 
@@ -33,14 +34,20 @@ pub fn is_time_suspect(start_nanos: u64, end_nanos: u64, arrived_nanos: Option<u
 /// The rollouts of one trace. Spans that are malformed are passed over.
 pub fn rows_of_spans(
     reader: &mut Reader,
-    spans: Vec<RawSpan>,
+    mut spans: Vec<RawSpan>,
     arrived_nanos: Option<u64>,
 ) -> Vec<RolloutRow> {
+    // The order in which they are put together; they are larger when they are read.
+    sort_large(&mut spans, |span| span.span_id.number());
     let mut read = Vec::with_capacity(spans.len());
     let mut spans = spans.into_iter();
     while let Some(last) = spans.len().min(FETCHED).checked_sub(1) {
         fetch(&spans.as_slice()[..=last]);
-        read.extend(spans.by_ref().take(FETCHED).filter_map(|raw| reader.read(raw).ok()));
+        for raw in spans.by_ref().take(FETCHED) {
+            if let Ok(span) = reader.read(raw) {
+                read.push(span);
+            }
+        }
     }
     rows_of(&Traces::assemble(read), arrived_nanos)
 }
@@ -64,6 +71,7 @@ pub fn row_of(
     let root_node = &tree.nodes[rollout.node];
     let root = &traces.spans[root_node.span];
     let partition = bands_of(traces, trace, rollout);
+    let bands = partition.bands();
     let mut said = Sayings::default();
     let (mut spans, mut errors, mut retries) = (0_usize, 0_u32, 0_u64);
     let (mut is_truncated, mut clock_corrected, mut ingest_seq) = (false, false, 0);
@@ -98,7 +106,7 @@ pub fn row_of(
         root_span_id: root.raw.span_id,
         start_nanos: root.raw.start_nanos,
         wall_nanos: root_node.duration_nanos(),
-        admission_nanos: partition.bands()[crate::Band::Admission],
+        admission_nanos: bands[crate::Band::Admission],
         spans: u32::try_from(spans).unwrap_or(u32::MAX),
         errors,
         retries: u32::try_from(retries).unwrap_or(u32::MAX),
@@ -107,7 +115,7 @@ pub fn row_of(
         clock_corrected,
         time_suspect: root.ends_before_start
             || is_time_suspect(root.raw.start_nanos, root.end_nanos, arrived_nanos),
-        bands: partition.bands(),
+        bands,
         ingest_seq,
         kept: Kept::Undecided,
     }

@@ -263,7 +263,7 @@ impl<'a> Fieldwise<'a> {
             target: None,
         };
         loop {
-            let at = message.len() - scan.0.len();
+            let left = scan.0.len();
             let Some(field) = scan.next_likely(SPAN_ATTRIBUTES)? else { return Ok(fields) };
             match field {
                 (4, content) => fields.parent_id = SpanId::from_bytes(content.bytes()?),
@@ -272,7 +272,7 @@ impl<'a> Fieldwise<'a> {
                 (8, content) => fields.end_nanos = content.fixed()?,
                 (9, content) => fields.attribute(content.bytes()?),
                 (11, _) if fields.first_event.is_none() => {
-                    fields.first_event = u32::try_from(at).ok();
+                    fields.first_event = u32::try_from(message.len() - left).ok();
                 }
                 (15, content) => fields.status(content.bytes()?)?,
                 _ => {}

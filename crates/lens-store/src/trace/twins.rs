@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use super::span::Span;
-use crate::buckets::sort_spread;
+use crate::buckets::sort_large;
 
 /// Leaves out copies, marks other spans of one id, and orders by trace and span id; returns how many were left out.
 pub fn distinct(spans: &mut Vec<Span>) -> usize {
@@ -35,25 +35,10 @@ fn sort_by_ids(spans: &mut [Span]) {
     if !spans.is_sorted_by_key(|span| span.raw.trace_id) {
         spans.sort_unstable_by_key(|span| span.raw.trace_id);
     }
-    spans
-        .chunk_by_mut(|one, other| one.raw.trace_id == other.raw.trace_id)
-        .for_each(sort_by_span_id);
-}
-
-/// Sorts spans of one trace. They are large: each is moved once, to its place.
-fn sort_by_span_id(spans: &mut [Span]) {
-    let id = |(at, span): (usize, &Span)| (span.raw.span_id.number(), at);
-    let mut order: Vec<(u64, usize)> = spans.iter().enumerate().map(id).collect();
-    sort_spread(&mut order, |(id, _)| id);
-    for first in 0..spans.len() {
-        // A span that has to leave its place goes to where the next one came from, until that is the first's.
-        let mut at = first;
-        while order[at].1 != first {
-            let from = std::mem::replace(&mut order[at].1, at);
-            spans.swap(at, from);
-            at = from;
+    for of_trace in spans.chunk_by_mut(|one, other| one.raw.trace_id == other.raw.trace_id) {
+        if !of_trace.is_sorted_by_key(|span| span.raw.span_id) {
+            sort_large(of_trace, |span| span.raw.span_id.number());
         }
-        order[at].1 = at;
     }
 }
 
