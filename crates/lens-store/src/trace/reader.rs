@@ -291,15 +291,11 @@ impl<'a> Fieldwise<'a> {
     }
 
     fn attribute(&mut self, pair: &'a [u8]) {
+        let is_model = |pair| scan::has_text(pair, semconv::value::destination::MODEL);
         match Key::of(scan::key(pair)) {
-            None => {}
             Some(Key::RolloutId) => self.rollout = Some(pair),
             Some(Key::Says(what)) => self.said.add(what),
-            Some(Key::DestinationKind) => {
-                if scan::has_text(pair, semconv::value::destination::MODEL) {
-                    self.said.add(Said::TO_MODEL);
-                }
-            }
+            Some(Key::DestinationKind) if is_model(pair) => self.said.add(Said::TO_MODEL),
             Some(Key::AsgiEvent) => self.is_asgi_event = true,
             Some(Key::Truncated) => {
                 self.is_truncated = matches!(key_value(pair), Ok((_, Some(AnyValue::Bool(true)))));
@@ -311,6 +307,7 @@ impl<'a> Fieldwise<'a> {
                     self.target = Some(target);
                 }
             }
+            None | Some(Key::DestinationKind) => {}
         }
     }
 }
