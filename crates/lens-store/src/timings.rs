@@ -5,6 +5,9 @@ use std::ops::Range;
 use crate::partition::Segment;
 use crate::{Band, Make, Piece};
 
+/// How many stages an engine tells.
+const STAGES: usize = 3;
+
 /// Nanoseconds of an engine's stages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timings {
@@ -18,47 +21,67 @@ pub struct Timings {
 
 /// Cuts the stages out of the model time of every call that has timings; true when some did not fit and were scaled.
 pub(crate) fn lay_out(pieces: &[Piece], segments: &mut Vec<Segment>) -> bool {
-    let mut calls: Vec<Call> =
-        with_timings(pieces).filter_map(|below| Call::new(pieces, below)).collect();
-    if calls.is_empty() {
-        return false;
-    }
-    let mut call_of = vec![None; pieces.len()];
-    for (nth, call) in calls.iter().enumerate() {
-        call_of[call.below.clone()].fill(Some(nth));
-    }
-    for segment in segments.iter().filter(|segment| segment.band == Band::Model) {
-        if let Some(nth) = call_of[segment.piece] {
-            calls[nth].add_room(segment);
+    let Some(mut calls) = Calls::of(pieces) else { return false };
+    let scaled = calls.fit(segments);
+    *segments = calls.laid(segments);
+    scaled
+}
+
+/// Calls that have timings.
+struct Calls {
+    all: Vec<Call>,
+    /// Which of them each piece is part of.
+    of_piece: Vec<Option<usize>>,
+}
+
+impl Calls {
+    fn of(pieces: &[Piece]) -> Option<Self> {
+        let all: Vec<Call> =
+            with_timings(pieces).filter_map(|below| Call::new(pieces, below)).collect();
+        if all.is_empty() {
+            return None;
         }
-    }
-    let mut scaled = false;
-    for call in &mut calls {
-        scaled |= call.scale();
+        let mut of_piece = vec![None; pieces.len()];
+        for (nth, call) in all.iter().enumerate() {
+            of_piece[call.below.clone()].fill(Some(nth));
+        }
+        Some(Self { all, of_piece })
     }
 
-    let mut replies: Vec<u64> = calls.iter().map(|call| call.reply_nanos).collect();
-    replies.sort_unstable();
-    // From the end on, because it is known where the last stage ends.
-    let mut laid = Vec::with_capacity(segments.len() + (STAGES + 1) * calls.len());
-    for segment in segments.iter().rev() {
-        let mut rest = *segment;
-        let call = call_of[segment.piece];
-        while let Some(reply) = replies.pop_if(|reply| *reply > rest.from_nanos) {
-            if reply < rest.to_nanos {
-                lay(
-                    Segment { from_nanos: reply, ..rest },
-                    call.map(|nth| &mut calls[nth]),
-                    &mut laid,
-                );
-                rest.to_nanos = reply;
+    fn of_segment(&mut self, segment: &Segment) -> Option<&mut Call> {
+        self.of_piece[segment.piece].map(|nth| &mut self.all[nth])
+    }
+
+    /// Makes the stages of each call fit into its model time; true when some did not.
+    fn fit(&mut self, segments: &[Segment]) -> bool {
+        for segment in segments.iter().filter(|segment| segment.band == Band::Model) {
+            if let Some(call) = self.of_segment(segment) {
+                call.add_room(segment);
             }
         }
-        lay(rest, call.map(|nth| &mut calls[nth]), &mut laid);
+        self.all.iter_mut().fold(false, |scaled, call| call.scale() || scaled)
     }
-    laid.reverse();
-    *segments = laid;
-    scaled
+
+    /// The segments with the stages in them, each call's until its reply, where every segment ends.
+    fn laid(mut self, segments: &[Segment]) -> Vec<Segment> {
+        let mut replies: Vec<u64> = self.all.iter().map(|call| call.reply_nanos).collect();
+        replies.sort_unstable();
+        let mut laid = Vec::with_capacity(segments.len() + (STAGES + 1) * self.all.len());
+        // From the end on, because it is known where the last stage ends.
+        for segment in segments.iter().rev() {
+            let mut rest = *segment;
+            let mut call = self.of_segment(segment);
+            while let Some(reply) = replies.pop_if(|reply| *reply > rest.from_nanos) {
+                if reply < rest.to_nanos {
+                    lay(Segment { from_nanos: reply, ..rest }, call.as_deref_mut(), &mut laid);
+                    rest.to_nanos = reply;
+                }
+            }
+            lay(rest, call, &mut laid);
+        }
+        laid.reverse();
+        laid
+    }
 }
 
 /// Puts the stages of a call that are left into a segment, the last first, and what is left of the segment after them.
@@ -78,9 +101,6 @@ fn lay(mut rest: Segment, call: Option<&mut Call>, laid: &mut Vec<Segment>) {
         laid.push(rest);
     }
 }
-
-/// How many stages an engine tells.
-const STAGES: usize = 3;
 
 /// A call that has timings.
 struct Call {
