@@ -59,7 +59,11 @@ impl Calls {
                 call.add_room(segment);
             }
         }
-        self.all.iter_mut().fold(false, |scaled, call| call.scale() || scaled)
+        let mut scaled = false;
+        for call in &mut self.all {
+            scaled |= call.scale();
+        }
+        scaled
     }
 
     /// The segments with the stages in them, each call's until its reply, where every segment ends.

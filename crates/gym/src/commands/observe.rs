@@ -22,6 +22,7 @@ use crate::render::Advise as _;
 
 pub fn run(args: &ObserveArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
     gym_server::program::raise_descriptor_limit();
+    crate::allocator::take_small_pages();
     crate::allocator::keep_freed_memory();
     let notices = printer.clone();
     let mut options = Options {
