@@ -11,12 +11,14 @@
 //!   The order of attributes is not kept.
 //! * A file that is damaged is an error of that file, never a panic.
 
+mod bounds;
 pub(crate) mod coded;
 mod column;
 mod encode;
 mod file;
 mod index;
 mod intern;
+mod ints;
 mod json;
 mod logs;
 pub(crate) mod measure;

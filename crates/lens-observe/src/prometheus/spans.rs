@@ -161,6 +161,7 @@ impl SpanDurations {
 
     /// The series of a span. Only the first span of one allocates.
     fn series(&mut self, service: &str, name: &[u8], kind: u8, status: StatusCode) -> &mut Series {
+        let (service, name) = (cut(service), cut_name(name));
         let last = name.last().copied().unwrap_or(0);
         let slot = (name.len() * 7
             + usize::from(last) * 5
@@ -173,13 +174,12 @@ impl SpanDurations {
             return &mut self.series[recent];
         }
         let name = String::from_utf8_lossy(name);
-        let (service, name) = (cut(service), cut(&name));
-        if let Some(at) = self.find(service, name, kind, status) {
+        if let Some(at) = self.find(service, &name, kind, status) {
             self.recent[slot] = at;
             return &mut self.series[at];
         }
         let overflow = (OVERFLOW, OVERFLOW, 0, StatusCode::Unset);
-        let mut key = (service, name, kind, status);
+        let mut key = (service, &*name, kind, status);
         if self.series.len() >= self.max_series {
             self.overflowed += 1;
             key = overflow;
@@ -247,6 +247,14 @@ impl SpanDurations {
 /// The begin of a name that is too long.
 fn cut(name: &str) -> &str {
     &name[..name.floor_char_boundary(MAX_NAME_BYTES)]
+}
+
+/// The same of a name that is not decoded.
+fn cut_name(name: &[u8]) -> &[u8] {
+    if name.len() <= MAX_NAME_BYTES {
+        return name;
+    }
+    std::str::from_utf8(name).map_or(&name[..MAX_NAME_BYTES], |name| cut(name).as_bytes())
 }
 
 /// `service.name`, or what the specification says in its place.

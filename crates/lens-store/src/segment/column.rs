@@ -7,19 +7,19 @@ use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, PageType};
 use parquet::column::page::{CompressedPage, Page, PageWriter};
 use parquet::column::writer::ColumnCloseResult;
-use parquet::data_type::ByteArray;
 use parquet::file::metadata::{
     ColumnChunkMetaData, ColumnIndexBuilder, OffsetIndexBuilder, PageEncodingStats,
 };
-use parquet::file::statistics::Statistics;
 use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
 
 use super::SegmentError;
+use super::bounds::{bounds, plain_range, statistics};
 use super::encode::{
     Bits, put_deltas, put_hybrid, put_levels, put_prefixed, put_same_length, width_of,
 };
 use super::intern::{Guess, Interner, put_plain};
+use super::ints::Ints;
 
 /// Rows of a page at most: what a read of one trace decodes for nothing stays small.
 const PAGE_ROWS: usize = if cfg!(test) { 256 } else { 4_096 };
@@ -28,12 +28,8 @@ const PAGE_BYTES: usize = 128 * 1_024;
 const PAGE_ENTRIES: usize = 32 * 1_024;
 /// Larger dictionaries are given up, since each read of a page reads the dictionary too.
 const DICTIONARY_BYTES: usize = 1024 * 1_024;
-/// After so many values a dictionary that has as many entries as half of them is given up.
+/// At the first value after so many that was not guessed, a dictionary with more entries than half of them is given up.
 const PROBATION: usize = 16 * 1_024;
-/// Distinct integers of a row group up to which they are worth a dictionary.
-const DICTIONARY_INTS: usize = 4_096;
-/// Texts longer than this have no statistics.
-const STATISTICS_BYTES: usize = 128;
 
 /// The lower-case hex digits of every byte.
 const HEX: [[u8; 2]; 256] = {
@@ -154,7 +150,7 @@ impl Values {
         Self::Plain { bytes: Vec::new(), ends: Vec::new() }
     }
 
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             Self::Text { codes, .. } => codes.len(),
             Self::Ids { digits, width, .. } => digits.len() / width,
@@ -162,6 +158,21 @@ impl Values {
             Self::Deltas(values) | Self::Ints(values) | Self::Words(values) => values.len(),
             Self::Doubles(values) => values.len(),
             Self::Bools(values) => values.len(),
+        }
+    }
+
+    fn capacity_bytes(&self) -> usize {
+        match self {
+            Self::Text { codes, dictionary, .. } => {
+                codes.capacity() * size_of::<u32>() + dictionary.capacity_bytes()
+            }
+            Self::Ids { digits, .. } => digits.capacity(),
+            Self::Plain { bytes, ends } => bytes.capacity() + ends.capacity() * size_of::<u32>(),
+            Self::Deltas(values) | Self::Ints(values) | Self::Words(values) => {
+                values.capacity() * size_of::<i64>()
+            }
+            Self::Doubles(values) => values.capacity() * size_of::<f64>(),
+            Self::Bools(values) => values.capacity(),
         }
     }
 
@@ -309,6 +320,12 @@ impl Column {
             Values::Plain { bytes, ends } => bytes.len() + ends.len() * 4,
             values => values.len() * 8,
         }
+    }
+
+    /// Bytes that are held, used or not.
+    pub(super) fn capacity_bytes(&self) -> usize {
+        let spare = self.spare.as_ref().map_or(0, |spare| spare.capacity_bytes());
+        self.values.capacity_bytes() + spare
     }
 
     /// Forgets the row group.
@@ -594,11 +611,6 @@ impl Cursor {
     }
 }
 
-fn plain_range(ends: &[u32], range: std::ops::Range<usize>) -> std::ops::Range<usize> {
-    let end_of = |count: usize| count.checked_sub(1).map_or(0, |last| ends[last] as usize);
-    end_of(range.start)..end_of(range.end)
-}
-
 fn compress(
     compressor: &mut zstd::bulk::Compressor<'static>,
     plain: &[u8],
@@ -649,102 +661,6 @@ impl Totals {
         let page_type = PageType::DATA_PAGE;
         stats.push(PageEncodingStats { page_type, encoding, count: self.data_pages });
         stats
-    }
-}
-
-/// Integers as numbers of distinct ones.
-#[derive(Default)]
-struct Ints {
-    distinct: Vec<i64>,
-    /// Number plus one of a distinct integer, or zero.
-    table: Vec<u32>,
-}
-
-impl Ints {
-    /// `false` when they are too many for a dictionary.
-    fn encode(&mut self, values: &[i64], codes: &mut Vec<u32>) -> bool {
-        self.distinct.clear();
-        self.table.clear();
-        self.table.resize(DICTIONARY_INTS * 4, 0);
-        codes.clear();
-        let mask = self.table.len() - 1;
-        let mut last = None;
-        for value in values {
-            if let Some((known, code)) = last
-                && known == *value
-            {
-                codes.push(code);
-                continue;
-            }
-            let mut at = (*value as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 40 & mask;
-            let code = loop {
-                match self.table[at] {
-                    0 => {
-                        if self.distinct.len() == DICTIONARY_INTS {
-                            return false;
-                        }
-                        self.distinct.push(*value);
-                        self.table[at] = self.distinct.len() as u32;
-                        break self.distinct.len() as u32 - 1;
-                    }
-                    found if self.distinct[found as usize - 1] == *value => break found - 1,
-                    _ => at = (at + 1) & mask,
-                }
-            };
-            codes.push(code);
-            last = Some((*value, code));
-        }
-        !values.is_empty()
-    }
-}
-
-/// Least and greatest of some values, as a column index has them.
-fn bounds(values: &Values, range: std::ops::Range<usize>) -> Option<(Vec<u8>, Vec<u8>)> {
-    match values {
-        Values::Ids { digits, width, is_sorted: true } => {
-            let ids = digits[range.start * width..range.end * width].chunks_exact(*width);
-            Some((ids.clone().next()?.to_vec(), ids.last()?.to_vec()))
-        }
-        Values::Plain { bytes, ends } => {
-            let text = |nth: usize| &bytes[plain_range(ends, nth..nth + 1)][4..];
-            let least = range.clone().map(text).min()?;
-            Some((least.to_vec(), range.map(text).max()?.to_vec()))
-        }
-        Values::Deltas(values) | Values::Ints(values) => {
-            let values = &values[range];
-            let (least, most) = (values.iter().min()?, values.iter().max()?);
-            Some((least.to_le_bytes().to_vec(), most.to_le_bytes().to_vec()))
-        }
-        _ => None,
-    }
-}
-
-fn statistics(values: &Values, nulls: u64) -> Option<Statistics> {
-    let of_texts = |least: &[u8], most: &[u8]| {
-        let is_short = least.len() <= STATISTICS_BYTES && most.len() <= STATISTICS_BYTES;
-        is_short.then(|| {
-            let bytes = |bytes: &[u8]| Some(ByteArray::from(bytes.to_vec()));
-            Statistics::byte_array(bytes(least), bytes(most), None, Some(nulls), false)
-        })
-    };
-    match values {
-        Values::Text { dictionary, .. } => {
-            of_texts(dictionary.values().min()?, dictionary.values().max()?)
-        }
-        Values::Ids { .. } | Values::Plain { .. } => {
-            let (least, most) = bounds(values, 0..values.len())?;
-            of_texts(&least, &most)
-        }
-        Values::Deltas(values) | Values::Ints(values) => {
-            let (least, most) = (values.iter().min()?, values.iter().max()?);
-            Some(Statistics::int64(Some(*least), Some(*most), None, Some(nulls), false))
-        }
-        Values::Words(values) => {
-            let (least, most) = (values.iter().min()?, values.iter().max()?);
-            let (least, most) = (Some(*least as i32), Some(*most as i32));
-            Some(Statistics::int32(least, most, None, Some(nulls), false))
-        }
-        Values::Doubles(_) | Values::Bools(_) => None,
     }
 }
 

@@ -87,6 +87,13 @@ impl Interner {
         code
     }
 
+    /// Bytes that it holds, used or not.
+    pub(super) fn capacity_bytes(&self) -> usize {
+        (self.table.capacity() + self.hashes.capacity()) * size_of::<u32>()
+            + self.plain.capacity()
+            + self.places.capacity() * size_of::<(u32, u32)>()
+    }
+
     pub(super) fn values(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len() as u32).map(|code| self.get(code))
     }
@@ -141,6 +148,9 @@ pub(super) struct Guess {
     is_steady: bool,
 }
 
+/// Keys that are remembered, more or less: there is no end to those that somebody makes up.
+pub(super) const MAX_KEYS: usize = 4_096;
+
 /// Numbers of keys that mostly follow each other in the same order.
 #[derive(Default)]
 pub(super) struct Chain {
@@ -170,6 +180,11 @@ impl Chain {
         self.names.clear();
         self.steps.clear();
         self.at = 0;
+    }
+
+    /// How many keys it knows.
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
     }
 
     /// Begins with the first key.

@@ -5,7 +5,7 @@ use lens_otlp::json::{is_plain_byte, put_plain_value, put_text};
 use lens_otlp::view::{AnyValue, Plain, key_value, plain_parts};
 use lens_otlp::wire::Fields;
 
-use super::intern::Chain;
+use super::intern::{Chain, MAX_KEYS};
 
 /// Whether JSON says the value so that it can be read back: bytes look like text in it, NaN too, and of a repeated
 /// key readers see one.
@@ -85,6 +85,9 @@ impl Objects {
 
     /// Makes an object of the attributes that are field `number` of a message; `false` when it does not say all.
     pub(super) fn put(&mut self, message: &[u8], number: u8) -> Result<bool, DecodeError> {
+        if self.keys.len() > MAX_KEYS {
+            self.clear();
+        }
         self.objects += 1;
         self.chain.start();
         self.out.clear();

@@ -14,7 +14,7 @@ use lens_otlp::wire::{Fields, put_bytes, put_message};
 
 use super::SegmentError;
 use super::column::{Column, Counts};
-use super::intern::{Chain, Guess};
+use super::intern::{Chain, Guess, MAX_KEYS};
 use super::json::{Objects, is_sayable};
 use super::schema::{LONG_TEXT_BYTES, Map, PROMOTED, entries, leaf};
 use super::table::{Leaf, Table};
@@ -212,6 +212,10 @@ impl Walker {
         let mut head = Head::default();
         // Whether the columns say everything.
         let mut is_exact = true;
+        if self.key_names.len() > MAX_KEYS {
+            self.key_names.clear();
+            self.keys.clear();
+        }
         self.key_names.start();
         let message = &span.message[..];
         let mut fields = Fields::new(message);

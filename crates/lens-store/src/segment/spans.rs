@@ -67,16 +67,23 @@ pub fn write_spans(
 /// Spans whose messages are fetched into the cache together.
 const FETCHED: usize = 16;
 
-/// The memory that writing a file takes, for the next file: about 100 MiB at most.
+/// The memory that writing a file takes, for the next file: that of columns is 192 MiB at most.
 #[derive(Default)]
 pub struct SpanBuffers {
     gatherer: Option<Gatherer>,
     walker: Walker,
 }
 
+impl SpanBuffers {
+    /// Whether the next file finds anything there.
+    pub fn holds_memory(&self) -> bool {
+        self.gatherer.is_some()
+    }
+}
+
 impl fmt::Debug for SpanBuffers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SpanBuffers").field("is_used", &self.gatherer.is_some()).finish()
+        f.debug_struct("SpanBuffers").field("holds_memory", &self.holds_memory()).finish()
     }
 }
 
@@ -230,6 +237,9 @@ impl<W: Write + Send> SpanWriter<W> {
         self.facts.bytes = bytes;
         if self.facts.rows == 0 {
             self.facts.min_ingest_seq = 0;
+        }
+        if !gatherer.is_small() {
+            return Ok((self.facts, SpanBuffers::default()));
         }
         self.walker.end_file();
         Ok((self.facts, SpanBuffers { gatherer: Some(gatherer), walker: self.walker }))

@@ -16,7 +16,7 @@ use super::column::{Column, Counts, Pages, Stats, Values, clear_counts};
 /// Tests have smaller ones, so that they meet several.
 pub(super) const ROW_GROUP_ROWS: usize = if cfg!(test) { 8_192 } else { 131_072 };
 /// A row group that holds as many bytes ends earlier: what a writer holds in memory is bounded.
-const ROW_GROUP_BYTES: usize = 96 * 1_024 * 1_024;
+const ROW_GROUP_BYTES: usize = if cfg!(test) { 2 } else { 96 } * 1_024 * 1_024;
 const ZSTD_LEVEL: i32 = 1;
 
 /// What a leaf holds and how it is written.
@@ -207,6 +207,12 @@ impl Gatherer {
             field.add_columns(&mut columns, &mut counts);
         }
         Ok(Self { columns, counts, pages: Pages::new(ZSTD_LEVEL)? })
+    }
+
+    /// Whether it holds no more than one row group takes; columns that were large in different files hold more together.
+    pub(super) fn is_small(&self) -> bool {
+        // What grows by doubling is up to half empty.
+        self.columns.iter().map(Column::capacity_bytes).sum::<usize>() <= 2 * ROW_GROUP_BYTES
     }
 }
 

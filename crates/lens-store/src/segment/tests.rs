@@ -6,8 +6,8 @@ mod signals;
 use std::collections::BTreeMap;
 
 use lens_otlp::encode::{
-    BytesValue, SPAN_ATTRIBUTES, SPAN_LINKS, Scope, SpanParts, StatusCode, put_event,
-    put_key_value, put_link_with, put_request, put_scope_item,
+    BytesValue, EVENT_ATTRIBUTES, SPAN_ATTRIBUTES, SPAN_LINKS, Scope, SpanParts, StatusCode,
+    put_event, put_key_value, put_link_with, put_request, put_scope_item,
 };
 use lens_otlp::wire::{put_bytes, put_fixed64, put_message, put_uint};
 use lens_testing::load::{self, Options, Order, Rollouts};
@@ -333,6 +333,43 @@ fn a_file_says_nothing_of_the_one_before_it() {
         let again;
         (again, buffers) = writer.finish_keeping().unwrap();
         assert!(fresh == reused && facts == again, "{} spans", spans.len());
+    }
+}
+
+/// Guarantees: keys that nobody would make up come back as any others, however many there are.
+#[test]
+fn keys_without_end_are_keys() {
+    let put_keys = |out: &mut Vec<u8>, field, nth: u8| {
+        for key in 0..300 {
+            put_key_value(out, field, &format!("{nth}-{key}"), &i64::from(nth));
+        }
+        put_key_value(out, field, "of all", &true);
+    };
+    let spans: Vec<Vec<u8>> = (1..60)
+        .map(|nth| {
+            span_with(nth, |out| {
+                put_keys(out, SPAN_ATTRIBUTES, nth);
+                put_event(out, "event", 7, 0, |out| put_keys(out, EVENT_ATTRIBUTES, nth));
+            })
+        })
+        .collect();
+    let spans = spans_of(&spans);
+    let (_file, _facts, reader) = written(&spans);
+    assert_same(&all(&reader), &spans);
+}
+
+/// Guarantees: what a file needed that was larger than any should be is not kept.
+#[test]
+fn memory_that_is_kept_for_the_next_file_is_bounded() {
+    let name = "x".repeat(40_000);
+    let large: Vec<Vec<u8>> = (1..=200)
+        .map(|nth| span_with(nth, |out| put_bytes(out, 5, format!("{nth}{name}").as_bytes())))
+        .collect();
+    for (spans, is_kept) in [(spans_of(&large[..20]), true), (spans_of(&large), false)] {
+        let mut writer = SpanWriter::new(Vec::new(), &SpanOptions::default()).unwrap();
+        writer.push(&spans).unwrap();
+        let (_facts, buffers) = writer.finish_keeping().unwrap();
+        assert_eq!(buffers.holds_memory(), is_kept);
     }
 }
 

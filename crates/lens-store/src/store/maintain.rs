@@ -60,15 +60,20 @@ impl Store {
 impl Shared {
     fn maintain(&self) -> Result<(), StoreError> {
         let _turn = locked(&self.turn);
+        let done = self.do_what_is_due();
+        if self.state().active.stats().last_seq == 0 {
+            // Nothing comes: who is idle holds no memory.
+            *locked(&self.buffers) = SpanBuffers::default();
+        }
+        done
+    }
+
+    fn do_what_is_due(&self) -> Result<(), StoreError> {
         let flushed = self.flush_if_due();
         self.set_damaged_aside()?;
         self.retain()?;
         self.mark_rollouts()?;
         self.compact(self.options.compaction.max_small_files + 1)?;
-        if self.state().active.stats().last_seq == 0 {
-            // Nothing comes: who is idle holds no memory.
-            *locked(&self.buffers) = SpanBuffers::default();
-        }
         flushed
     }
 

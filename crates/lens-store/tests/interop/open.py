@@ -8,12 +8,13 @@ import sys
 
 METHOD = "http.request.method"
 TOKENS = "gen_ai.usage.output_tokens"
+IDS = ["trace_id", "span_id", "parent_span_id"]
 
 
 def with_pandas(path):
     import pandas
 
-    columns = ["service_name", TOKENS, "attr_str", "events", "duration_nano"]
+    columns = ["service_name", TOKENS, "attr_str", "events", "duration_nano"] + IDS
     frame = pandas.read_parquet(path, columns=columns)
     # A map is a list of pairs.
     is_post = frame["attr_str"].map(lambda pairs: dict(pairs).get(METHOD) == "POST")
@@ -24,6 +25,10 @@ def with_pandas(path):
         "posts": int(is_post.sum()),
         "events": int(frame["events"].map(len).sum()),
         "longest_nano": int(frame["duration_nano"].max()),
+        "traces": frame["trace_id"].nunique(),
+        "first_span": frame["span_id"].min(),
+        "children": int(frame["parent_span_id"].count()),
+        "last_parent": frame["parent_span_id"].dropna().max(),
     }
 
 
@@ -41,6 +46,10 @@ def with_polars(path):
         col("attr_str").cast(pairs).list.eval(is_post).list.any().sum().alias("posts"),
         col("events").list.len().sum().alias("events"),
         col("duration_nano").max().alias("longest_nano"),
+        col("trace_id").n_unique().alias("traces"),
+        col("span_id").min().alias("first_span"),
+        col("parent_span_id").count().alias("children"),
+        col("parent_span_id").max().alias("last_parent"),
     ).collect()
     services = frame.group_by("service_name").len().collect()
     return one.to_dicts()[0] | {"services": dict(services.iter_rows())}
@@ -52,7 +61,8 @@ def with_duckdb(path):
     one = duckdb.execute(
         f"""
         SELECT count(*), sum("{TOKENS}"), count(*) FILTER (map_extract(attr_str, '{METHOD}')[1] = 'POST'),
-               sum(len(events)), max(duration_nano)
+               sum(len(events)), max(duration_nano), count(DISTINCT trace_id), count(parent_span_id),
+               min(span_id), max(parent_span_id)
         FROM read_parquet(?)
         """,
         [path],
@@ -72,7 +82,8 @@ def with_chdb(path):
     one = ask(
         f"""
         SELECT count(), sum(`{TOKENS}`), countIf(attr_str['{METHOD}'] = 'POST'),
-               sum(length(events)), max(duration_nano)
+               sum(length(events)), max(duration_nano), uniqExact(trace_id), count(parent_span_id),
+               min(span_id), max(parent_span_id)
         FROM file('{path}', Parquet)
         """
     )[0]
@@ -81,8 +92,10 @@ def with_chdb(path):
 
 
 def said(one, services):
-    names = ["spans", "output_tokens", "posts", "events", "longest_nano"]
-    return dict(zip(names, map(int, one))) | {"services": services}
+    names = ["spans", "output_tokens", "posts", "events", "longest_nano", "traces", "children"]
+    *numbers, first_span, last_parent = one
+    ids = {"first_span": first_span, "last_parent": last_parent}
+    return dict(zip(names, map(int, numbers))) | ids | {"services": services}
 
 
 if __name__ == "__main__":
