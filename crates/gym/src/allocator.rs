@@ -92,10 +92,9 @@ const USUALLY_ALLOWED: std::ffi::c_long = 1;
 #[expect(unsafe_code, reason = "the allocator's options are reached through its C interface")]
 pub fn take_small_pages() {
     // SAFETY: reads a number.
-    let allowed = unsafe { mi_option_get(HUGE_PAGES) };
-    #[cfg(target_os = "linux")]
-    if allowed == USUALLY_ALLOWED {
+    if unsafe { mi_option_get(HUGE_PAGES) } == USUALLY_ALLOWED {
         // A system that has no huge pages is as well.
+        #[cfg(target_os = "linux")]
         let _ = rustix::thread::disable_transparent_huge_pages(true);
     }
 }
