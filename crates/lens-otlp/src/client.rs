@@ -312,19 +312,31 @@ impl Sender {
 
     /// Sends an encoded export request and waits for its outcome. Must not be called on a thread of a runtime.
     pub fn send(&self, body: Arc<Vec<u8>>) -> Outcome {
+        self.send_or_tell(body, Duration::MAX, || {})
+    }
+
+    /// Sends as [`send`](Self::send) does, and calls `tell` once when it takes longer than `slow`.
+    pub fn send_or_tell(&self, body: Arc<Vec<u8>>, slow: Duration, tell: impl FnOnce()) -> Outcome {
         let ticket = self.begin(body, std::thread::current());
         // The client keeps the budget; this only covers a thread that does not run at all.
         let patience = self.target.timeout.saturating_mul(2) + Duration::from_secs(1);
-        let give_up = Instant::now() + patience;
+        let begun = Instant::now();
+        let mut tell = Some(tell);
         loop {
             if let Some(outcome) = ticket.outcome() {
                 return outcome;
             }
-            let left = give_up.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let waited = begun.elapsed();
+            if waited >= slow
+                && let Some(tell) = tell.take()
+            {
+                tell();
+            }
+            let until = if tell.is_some() { slow.min(patience) } else { patience };
+            if waited >= patience {
                 return Outcome::FAILED;
             }
-            std::thread::park_timeout(left);
+            std::thread::park_timeout(until.saturating_sub(waited));
         }
     }
 }

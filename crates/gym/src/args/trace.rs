@@ -7,7 +7,7 @@ use lens_store::rollouts::Filter;
 
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
-    /// List the traces in files of telemetry lines.
+    /// List traces: root, rollout, start, duration, errors.
     List(TraceListArgs),
     /// Draw traces as timelines.
     Show(TraceShowArgs),

@@ -26,8 +26,8 @@ pub fn run(args: &ObserveArgs, printer: &Printer) -> Result<ExitStatus, anyhow::
     crate::allocator::keep_freed_memory();
     let notices = printer.clone();
     let mut options = Options {
-        grpc: addresses(&args.listen_grpc)?,
-        http: addresses(&args.listen_http)?,
+        grpc: addresses("--listen-grpc", &args.listen_grpc)?,
+        http: addresses("--listen-http", &args.listen_http)?,
         token: args.token_file.as_deref().map(token).transpose()?,
         allow_unauthenticated_remote: args.allow_unauthenticated_remote,
         notify: Arc::new(move |notice| notices.warn(&notice.to_string())),
@@ -82,8 +82,9 @@ fn store_options(args: &ObserveArgs) -> store::Options {
     }
 }
 
-fn addresses(texts: &[String]) -> Result<Vec<ListenAddress>, anyhow::Error> {
-    texts.iter().map(|text| Ok(text.parse()?)).collect()
+fn addresses(option: &str, texts: &[String]) -> Result<Vec<ListenAddress>, anyhow::Error> {
+    let read = |text: &String| text.parse().with_context(|| format!("{option} {text:?}"));
+    texts.iter().map(read).collect()
 }
 
 fn token(path: &Path) -> Result<Token, anyhow::Error> {

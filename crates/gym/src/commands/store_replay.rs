@@ -6,7 +6,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use gym_telemetry::semconv::event;
 use lens::semconv::live;
-use lens_otlp::client::{Client, MAX_REQUEST_BYTES, Outcome, Protocol, Sender, Signal, Target};
+use lens_otlp::client::{
+    Client, MAX_REQUEST_BYTES, Outcome, Protocol, Sender, Signal, Target, Trouble,
+};
 use lens_otlp::view::logs::LogView;
 use lens_store::raw::{Item, RawLog, RawMetric, to_request};
 use lens_store::segment::SegmentError;
@@ -19,6 +21,8 @@ use crate::printer::Printer;
 use crate::render::{self, Advise as _};
 use crate::trace::counted;
 
+/// A request that takes longer is spoken of.
+const SLOW: Duration = Duration::from_secs(2);
 /// Items of a request.
 const BATCH_ITEMS: usize = 512;
 
@@ -30,7 +34,7 @@ pub fn run(args: &StoreReplayArgs, printer: &Printer) -> Result<ExitStatus, anyh
     let client = Client::start().context("no thread for sending")?;
     let mut status = ExitStatus::Done;
     for signal in &args.signals {
-        let mut sending = Sending::new(args, *signal, &client)?;
+        let mut sending = Sending::new(args, *signal, &client, printer)?;
         let read = sending.send_all(&snapshot);
         printer.say(&format!("sent {} to {}", sending.named(sending.sent), args.to));
         if sending.refused > 0 {
@@ -74,19 +78,24 @@ enum Stop {
 }
 
 /// Requests of one signal, and what became of what they held.
-struct Sending {
+struct Sending<'a> {
     signal: ReplaySignal,
+    args: &'a StoreReplayArgs,
+    printer: &'a Printer,
     sender: Sender,
     sent: u64,
     refused: u64,
     stopped: Option<Stop>,
+    /// What was told already of the receiver.
+    known: Option<Trouble>,
 }
 
-impl Sending {
+impl<'a> Sending<'a> {
     fn new(
-        args: &StoreReplayArgs,
+        args: &'a StoreReplayArgs,
         signal: ReplaySignal,
         client: &Client,
+        printer: &'a Printer,
     ) -> Result<Self, anyhow::Error> {
         let base = args.to.trim_end_matches('/');
         let path = || format!("{base}/v1/{}", signal.name());
@@ -110,7 +119,8 @@ impl Sending {
             client_identity: None,
             max_request_bytes: MAX_REQUEST_BYTES,
         };
-        Ok(Self { signal, sender: client.open(target)?, sent: 0, refused: 0, stopped: None })
+        let sender = client.open(target)?;
+        Ok(Self { signal, args, printer, sender, sent: 0, refused: 0, stopped: None, known: None })
     }
 
     /// `12 spans`.
@@ -188,7 +198,15 @@ impl Sending {
             return;
         }
         let count: usize = items.iter().map(weight).sum();
-        match self.sender.send(Arc::new(to_request(items))) {
+        let mut known = self.known.take();
+        let outcome = self.sender.send_or_tell(Arc::new(to_request(items)), SLOW, || {
+            if known.is_none() {
+                known = self.sender.take_trouble();
+                self.tell_of_waiting(known.as_ref());
+            }
+        });
+        self.known = known;
+        match outcome {
             Outcome::Accepted { rejected } => {
                 self.sent += (count as u64).saturating_sub(rejected);
                 self.refused += rejected;
@@ -202,8 +220,15 @@ impl Sending {
         }
     }
 
+    fn tell_of_waiting(&self, trouble: Option<&Trouble>) {
+        let StoreReplayArgs { to, timeout, .. } = self.args;
+        let why = trouble.map_or_else(|| "no answer yet".to_owned(), Trouble::to_string);
+        let text = format!("waiting for {to}: {why}; a request is given up after {timeout} s");
+        self.printer.say(&text);
+    }
+
     fn trouble(&self, otherwise: &str) -> anyhow::Error {
-        match self.sender.take_trouble() {
+        match self.sender.take_trouble().as_ref().or(self.known.as_ref()) {
             Some(trouble) => anyhow::anyhow!("{trouble}"),
             None => anyhow::anyhow!("the receiver {otherwise}"),
         }

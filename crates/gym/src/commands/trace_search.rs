@@ -1,5 +1,7 @@
 //! `gym trace search`.
 
+use std::path::Path;
+
 use anyhow::Context as _;
 use lens_store::query::{Looked, Measured, Query, Search};
 
@@ -11,9 +13,14 @@ use crate::trace::{self, Answer, Asked, Canvas, Source, counted};
 
 /// Finds spans, or counts them.
 pub fn run(args: &TraceSearchArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    let query = Query::parse(&args.query)
-        .context("the query cannot be read")
-        .advise(|| "docs/reference/query.md describes the language".to_owned())?;
+    let query =
+        Query::parse(&args.query).context("the query cannot be read").advise(
+            || match is_a_source(&args.query) {
+                true => "the query comes first: gym trace search '{ name = \"gym.rollout\" }' PATH"
+                    .to_owned(),
+                false => "docs/reference/query.md describes the language".to_owned(),
+            },
+        )?;
     let source = Source::open(&args.paths)?;
     printer.say(&source.sentence());
     let asked = Asked {
@@ -26,6 +33,11 @@ pub fn run(args: &TraceSearchArgs, printer: &Printer) -> Result<ExitStatus, anyh
         Answer::Measured(measured) => show_measured(&measured, &query, args, printer),
         Answer::Found(search) => show_found(&search, args, printer),
     }
+}
+
+/// Whether what stands where a query should is what it is to be asked of.
+fn is_a_source(query: &str) -> bool {
+    query.starts_with("http://") || query.starts_with("https://") || Path::new(query).exists()
 }
 
 fn show_measured(

@@ -111,8 +111,12 @@ fn store_is_whole_can_be_sent_on_and_damage_is_named(store: &str) {
     assert!(text(&replayed.stderr).contains("hint: --signals"), "{}", text(&replayed.stderr));
     let closed = format!("http://127.0.0.1:{}", lens_testing::free_port());
     let refused =
-        output(gym().args(["store", "replay", store, "--timeout", "1", "--to", closed.as_str()]));
+        output(gym().args(["store", "replay", store, "--timeout", "4", "--to", closed.as_str()]));
     assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stderr));
+    // Who waits is told why before it is over, and once.
+    let waiting = format!("waiting for {closed}: the connection was refused");
+    assert_eq!(text(&refused.stderr).matches(&waiting).count(), 1, "{}", text(&refused.stderr));
+    assert_eq!(text(&refused.stderr).matches("caused by: the connection was refused").count(), 1);
 
     let files = asked(&["store", "files"], store);
     let files = files["files"].as_array().expect("files");
@@ -185,6 +189,23 @@ fn a_run_that_observes_itself_leaves_a_store_and_no_process_behind() {
     );
     assert_eq!(second.status.code(), Some(2), "one process writes at a time");
     assert_eq!(observer.stop(), Some(0));
+}
+
+#[test]
+fn an_address_that_is_none_is_named_with_its_option_and_leaves_no_store() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path().join("store");
+    for (option, value, why) in [
+        ("--listen-grpc", "here", "there is no port"),
+        ("--listen-http", "https://127.0.0.1:0", "does not speak TLS"),
+    ] {
+        let refused = output(gym().args(["observe", option, value, "--dir"]).arg(&dir));
+        assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+        let said = text(&refused.stderr);
+        assert!(said.contains(&format!("error: {option} \"{value}\"")), "{said}");
+        assert!(said.contains(why), "{said}");
+        assert!(!dir.exists());
+    }
 }
 
 #[test]

@@ -100,3 +100,12 @@ fn a_query_that_cannot_be_read_exits_2_and_says_where() {
     hint: docs/reference/query.md describes the language
     "#);
 }
+
+#[test]
+fn what_stands_where_the_query_should_is_told_from_a_query() {
+    for source in [FIXTURES, "http://127.0.0.1:4318"] {
+        let told = search(&[source, "{ kind = client }"]);
+        assert!(told.starts_with("exit 2\n"), "{told}");
+        assert!(told.contains("hint: the query comes first: gym trace search '{"), "{told}");
+    }
+}
