@@ -175,12 +175,16 @@ impl StatusCode {
     }
 }
 
-/// Most bytes that [`SpanHead::write`] writes.
+/// Most bytes of a head.
 pub const MAX_HEAD_BYTES: usize = 64;
+/// Where in a head the trace's id is.
+pub const TRACE_ID_AT: usize = 2;
 /// Where in a head the span's id is.
 pub const SPAN_ID_AT: usize = 20;
 /// Where in a head the end is, as eight bytes in little-endian order.
 pub const END_AT: usize = 40;
+/// Where in a head the lowest byte of the flags is: those of W3C.
+pub const FLAGS_AT: usize = 50;
 
 /// The fields of a span that have a fixed length.
 #[derive(Clone, Copy, Debug, Default)]
@@ -202,34 +206,42 @@ pub struct SpanHead {
 }
 
 impl SpanHead {
-    /// Bytes that [`write`](Self::write) writes.
+    /// Bytes of the fields.
     #[inline]
     pub const fn encoded_len(&self) -> usize {
         if self.parent_id.is_some() { MAX_HEAD_BYTES } else { MAX_HEAD_BYTES - 10 }
     }
 
-    /// Writes the fields to the front of `out`; what follows them is not defined.
+    /// Writes the fields over [`BLANK_HEAD`] or another head; what follows them is not defined.
     #[inline]
     pub fn write(&self, out: &mut [u8; MAX_HEAD_BYTES]) {
-        out[0] = tag(1, BYTES);
-        out[1] = 16;
-        out[2..18].copy_from_slice(&self.trace_id);
-        out[18] = tag(2, BYTES);
-        out[19] = 8;
+        out[TRACE_ID_AT..18].copy_from_slice(&self.trace_id);
         out[SPAN_ID_AT..28].copy_from_slice(&self.span_id);
-        out[28] = tag(6, VARINT);
         out[29] = self.kind;
-        out[30] = tag(7, FIXED64);
         out[31..39].copy_from_slice(&self.start_nanos.to_le_bytes());
-        out[39] = tag(8, FIXED64);
         out[END_AT..48].copy_from_slice(&self.end_nanos.to_le_bytes());
-        out[48..50].copy_from_slice(&FLAGS_TAG);
-        out[50..54].copy_from_slice(&self.flags.to_le_bytes());
+        out[FLAGS_AT..54].copy_from_slice(&self.flags.to_le_bytes());
+        // Behind a root's head the name was there.
         out[54] = tag(4, BYTES);
         out[55] = 8;
         out[56..64].copy_from_slice(&self.parent_id.unwrap_or_default());
     }
 }
+
+/// What is the same in every head: tags and lengths, at their places.
+pub const BLANK_HEAD: [u8; MAX_HEAD_BYTES] = {
+    let mut out = [0; MAX_HEAD_BYTES];
+    out[0] = tag(1, BYTES);
+    out[1] = 16;
+    out[18] = tag(2, BYTES);
+    out[19] = 8;
+    out[28] = tag(6, VARINT);
+    out[30] = tag(7, FIXED64);
+    out[39] = tag(8, FIXED64);
+    out[48] = FLAGS_TAG[0];
+    out[49] = FLAGS_TAG[1];
+    out
+};
 
 /// Bytes of a `Span.name` field.
 #[inline]
@@ -384,7 +396,7 @@ impl SpanParts<'_> {
     /// Appends the message without a tag or length of its own.
     pub fn put(&self, out: &mut Vec<u8>) {
         let (head, rare) = (self.head(), self.rare());
-        let mut bytes = [0; MAX_HEAD_BYTES];
+        let mut bytes = BLANK_HEAD;
         head.write(&mut bytes);
         out.extend_from_slice(&bytes[..head.encoded_len()]);
         put_bytes(out, 5, self.name.as_bytes());

@@ -31,6 +31,7 @@ mod outcome;
 mod pipeline;
 mod plain_baggage;
 mod probe;
+mod process;
 mod propagation;
 mod raw;
 mod recording;

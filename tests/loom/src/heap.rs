@@ -43,6 +43,8 @@ unsafe impl Sync for Heap {}
 
 // SAFETY: headers and cells stay where they are and do not overlap.
 unsafe impl Memory for Heap {
+    type Place = u32;
+
     fn slots(&self) -> u32 {
         self.headers.len() as u32
     }
@@ -59,7 +61,15 @@ unsafe impl Memory for Heap {
         &self.words[slot as usize][at / RECORD_BYTES]
     }
 
-    unsafe fn fill(&self, slot: u32, at: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
+    fn place(&'static self, slot: u32) -> u32 {
+        slot
+    }
+
+    fn header_of(&'static self, slot: u32) -> &'static Header {
+        self.header(slot)
+    }
+
+    unsafe fn fill(&'static self, slot: u32, at: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
         let mut bytes = vec![0; len];
         fill(&mut bytes);
         // Unwatched bytes, of records, are not read by anybody.

@@ -10,10 +10,12 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::lock;
+use super::process::PROCESS;
 use super::raw::counter;
 
-/// A rate is nanoseconds a tick, as a fraction of this.
-const UNIT: u128 = 1 << 32;
+/// A rate is nanoseconds a tick, as a fraction of this: less than sixteen of them.
+const UNIT: u128 = 1 << UNIT_BITS;
+const UNIT_BITS: u32 = 60;
 /// Wall time that is further off than this is a step, not drift.
 const STEP_NANOS: u64 = 50_000_000;
 /// Most that a second is stretched or shortened to follow the wall clock: one part in this.
@@ -23,12 +25,12 @@ const SECOND_NANOS: u64 = 1_000_000_000;
 const FIRST_LOOK: Duration = Duration::from_millis(2);
 
 fn scale(ticks: u64, rate: u64) -> u64 {
-    ((u128::from(ticks) * u128::from(rate)) / UNIT) as u64
+    // The upper half of a product is there without a shift; sixty bits of ticks are ten years.
+    ((u128::from(ticks << (u64::BITS - UNIT_BITS)) * u128::from(rate)) >> u64::BITS) as u64
 }
 
 /// Anchor and rates, readable by every thread without waiting.
 #[derive(Debug)]
-#[repr(align(64))]
 pub(super) struct Clock {
     /// Odd while an anchor is written.
     sequence: AtomicU32,
@@ -41,7 +43,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    const fn unset() -> Self {
+    pub(super) const fn unset() -> Self {
         Self {
             sequence: AtomicU32::new(0),
             ticks: AtomicU64::new(0),
@@ -109,8 +111,6 @@ impl Clock {
     }
 }
 
-static CLOCK: Clock = Clock::unset();
-
 /// Where the measurement of the counter's rate began; whoever holds it may anchor.
 static ORIGIN: Mutex<Option<(u64, Instant)>> = Mutex::new(None);
 
@@ -160,10 +160,10 @@ pub(super) fn anchor() {
         let (ticks, now) = read_with(Instant::now);
         let nanos = now.saturating_duration_since(first).as_nanos();
         let ticks = u128::from(ticks.saturating_sub(first_ticks).max(1));
-        (nanos * UNIT / ticks) as u64
+        u64::try_from(nanos * UNIT / ticks).unwrap_or(u64::MAX)
     };
     let (ticks, wall_nanos) = read_with(wall_nanos);
-    CLOCK.anchor(ticks, wall_nanos, rate.max(1));
+    PROCESS.clock.anchor(ticks, wall_nanos, rate.max(1));
 }
 
 /// A moment, by the counter.
@@ -179,25 +179,25 @@ impl Ticks {
     /// Nanoseconds since the epoch.
     #[inline]
     pub(super) fn unix_nanos(self) -> u64 {
-        CLOCK.unix_nanos(self.0)
+        PROCESS.clock.unix_nanos(self.0)
     }
 
     /// Nanoseconds from here to `end`; zero when that was before.
     #[inline]
     pub(super) fn nanos_until(self, end: Self) -> u64 {
-        CLOCK.nanos_between(self.0, end.0)
+        PROCESS.clock.nanos_between(self.0, end.0)
     }
 }
 
 /// Whether the counter's rate is known.
 #[inline]
 pub(super) fn is_set() -> bool {
-    CLOCK.is_set()
+    PROCESS.clock.is_set()
 }
 
 /// Nanoseconds since the epoch, by the clock that stamps spans.
 pub fn now_unix_nanos() -> u64 {
-    if CLOCK.is_set() { Ticks::now().unix_nanos() } else { wall_nanos() }
+    if PROCESS.clock.is_set() { Ticks::now().unix_nanos() } else { wall_nanos() }
 }
 
 #[cfg(test)]

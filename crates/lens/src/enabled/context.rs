@@ -241,6 +241,18 @@ impl Context {
         Self { span, shared }
     }
 
+    pub(super) fn into_parts(self) -> (SpanContext, Option<Arc<Shared>>) {
+        (self.span, self.shared)
+    }
+
+    /// Becomes another, where it is; it shares nothing yet.
+    #[inline(always)]
+    pub(super) fn fill(&mut self, span: SpanContext, shared: Option<Arc<Shared>>) {
+        self.span = span;
+        // The compiler is not asked to drop what is not there.
+        std::mem::forget(std::mem::replace(&mut self.shared, shared));
+    }
+
     pub(super) fn shared(&self) -> Option<&Arc<Shared>> {
         self.shared.as_ref()
     }

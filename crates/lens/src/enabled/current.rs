@@ -4,8 +4,10 @@
 //! back that was left before.
 
 use std::cell::RefMut;
+use std::mem;
+use std::sync::Arc;
 
-use super::context::Context;
+use super::context::{Context, Shared, SpanContext};
 use super::thread::{self, Thread};
 
 /// How deep a thread was before it entered; to leave by.
@@ -21,11 +23,6 @@ impl Depth {
     /// Of what was not entered.
     pub(super) const NONE: Self = Self(u32::MAX >> 1);
 
-    #[inline(always)]
-    pub(super) fn of(stack: &[Context]) -> Self {
-        Self(stack.len() as u32)
-    }
-
     /// As a number below the half of `u32`.
     pub(super) const fn number(self) -> u32 {
         self.0
@@ -36,22 +33,58 @@ impl Depth {
     }
 }
 
-/// The stack with room for one more context; `None` when it is in use, or the thread at its end.
+/// Places for contexts, of which so many are in use: the others are empty, so that a context is written where it
+/// stays and nothing is dropped there.
+pub(super) struct Contexts {
+    in_use: usize,
+    places: Vec<Context>,
+}
+
+impl Contexts {
+    pub(super) const NONE: Self = Self { in_use: 0, places: Vec::new() };
+
+    #[inline(always)]
+    pub(super) fn current(&self) -> Option<&Context> {
+        self.places.get(self.in_use.checked_sub(1)?)
+    }
+
+    /// Enters a context, given in parts; only after [`with_room`].
+    #[inline(always)]
+    pub(super) fn enter(&mut self, span: SpanContext, shared: Option<Arc<Shared>>) -> Depth {
+        let depth = Depth(self.in_use as u32);
+        if let Some(place) = self.places.get_mut(self.in_use) {
+            place.fill(span, shared);
+            self.in_use += 1;
+        }
+        depth
+    }
+
+    /// Empties the places from `depth` on.
+    fn truncate(&mut self, depth: usize) {
+        while self.in_use > depth {
+            self.in_use -= 1;
+            self.places[self.in_use].let_go();
+        }
+    }
+}
+
+/// The contexts with room for one more; `None` when they are in use, or the thread at its end.
 #[inline(always)]
-pub(super) fn with_room(thread: &Thread) -> Option<RefMut<'_, Vec<Context>>> {
-    let mut stack = thread.contexts.try_borrow_mut().ok()?;
-    if stack.len() == stack.capacity() && !make_room(thread, &mut stack) {
+pub(super) fn with_room(thread: &Thread) -> Option<RefMut<'_, Contexts>> {
+    let mut contexts = thread.contexts.try_borrow_mut().ok()?;
+    if contexts.in_use == contexts.places.len() && !make_room(thread, &mut contexts) {
         return None;
     }
-    Some(stack)
+    Some(contexts)
 }
 
 #[cold]
 #[inline(never)]
-fn make_room(thread: &Thread, stack: &mut Vec<Context>) -> bool {
-    let may = thread.keeps() && stack.len() < DEEPEST;
+fn make_room(thread: &Thread, contexts: &mut Contexts) -> bool {
+    let places = contexts.places.len();
+    let may = thread.keeps() && places < DEEPEST;
     if may {
-        stack.reserve(stack.len().max(FIRST));
+        contexts.places.resize(places + places.max(FIRST), Context::EMPTY);
     }
     may
 }
@@ -60,10 +93,9 @@ fn make_room(thread: &Thread, stack: &mut Vec<Context>) -> bool {
 #[inline]
 pub(super) fn enter(context: Context) -> Depth {
     thread::with(|thread| {
-        let Some(mut stack) = with_room(thread) else { return Depth::NONE };
-        let depth = Depth::of(&stack);
-        stack.push(context);
-        depth
+        let Some(mut contexts) = with_room(thread) else { return Depth::NONE };
+        let (span, shared) = context.into_parts();
+        contexts.enter(span, shared)
     })
 }
 
@@ -71,31 +103,32 @@ pub(super) fn enter(context: Context) -> Depth {
 #[inline]
 pub(super) fn leave(depth: Depth) -> Option<Context> {
     thread::with(|thread| {
-        let mut stack = thread.contexts.try_borrow_mut().ok()?;
+        let mut contexts = thread.contexts.try_borrow_mut().ok()?;
         let depth = depth.0 as usize;
-        if stack.len() > depth + 1 {
-            stack.truncate(depth + 1);
+        if contexts.in_use > depth + 1 {
+            contexts.truncate(depth + 1);
         }
-        if stack.len() == depth + 1 { stack.pop() } else { None }
+        if contexts.in_use != depth + 1 {
+            return None;
+        }
+        contexts.in_use = depth;
+        contexts.places.get_mut(depth).map(mem::take)
     })
 }
 
 /// Leaves as [`leave`] does and drops what was left.
 #[inline(always)]
 pub(super) fn leave_for_good(thread: &Thread, depth: Depth) {
-    if let Ok(mut stack) = thread.contexts.try_borrow_mut() {
+    if let Ok(mut contexts) = thread.contexts.try_borrow_mut() {
         let depth = depth.0 as usize;
         // Nearly always there is one to leave.
-        if stack.len() == depth + 1 {
-            if let Some(left) = stack.last_mut() {
-                left.let_go();
-            }
-            // Nothing is left to drop in it.
-            if let Some(left) = stack.pop() {
-                std::mem::forget(left);
-            }
+        if contexts.in_use == depth + 1
+            && let Some(left) = contexts.places.get_mut(depth)
+        {
+            left.let_go();
+            contexts.in_use = depth;
         } else {
-            stack.truncate(depth);
+            contexts.truncate(depth);
         }
     }
 }
@@ -104,7 +137,7 @@ pub(super) fn leave_for_good(thread: &Thread, depth: Depth) {
 #[inline]
 pub(super) fn with<R>(read: impl FnOnce(Option<&Context>) -> R) -> R {
     thread::with(|thread| match thread.contexts.try_borrow() {
-        Ok(stack) => read(stack.last()),
+        Ok(contexts) => read(contexts.current()),
         Err(_) => read(None),
     })
 }
@@ -133,5 +166,29 @@ mod tests {
         assert!(leave(inner).is_none());
         assert_eq!(current(), 0);
         assert!(leave(Depth::NONE).is_none());
+    }
+
+    #[test]
+    fn what_is_left_shares_nothing_any_more_however_deep_it_was() {
+        let shared = Arc::new(Shared::default());
+        let deep = 3 * FIRST as u64;
+        let enter_all = || -> Vec<Depth> {
+            let of = |number| context(number).into_parts().0;
+            let all =
+                (1..=deep).map(|number| Context::from_parts(of(number), Some(Arc::clone(&shared))));
+            all.map(enter).collect()
+        };
+        let leave_for_good = |depth| thread::with(|thread| leave_for_good(thread, depth));
+        let depths = enter_all();
+        assert_eq!((current(), Arc::strong_count(&shared)), (deep, 1 + deep as usize));
+        for depth in depths.into_iter().rev() {
+            leave_for_good(depth);
+        }
+        assert_eq!((current(), Arc::strong_count(&shared)), (0, 1));
+        let depths = enter_all();
+        leave_for_good(depths[1]);
+        assert_eq!((current(), Arc::strong_count(&shared)), (1, 2));
+        assert!(leave(depths[0]).is_some_and(|context| context.shared().is_some()));
+        assert_eq!((current(), Arc::strong_count(&shared)), (0, 1));
     }
 }

@@ -62,13 +62,21 @@ struct Traced {
 }
 
 impl Drop for Traced {
+    #[inline]
     fn drop(&mut self) {
         if let Some(span) = &mut self.span
             && span.is_recording()
-            && !record_panic(span)
         {
-            span.set(semconv::CANCELLED, true);
+            cancel(span);
         }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn cancel(span: &mut Span) {
+    if !record_panic(span) {
+        span.set(semconv::CANCELLED, true);
     }
 }
 

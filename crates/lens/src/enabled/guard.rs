@@ -59,15 +59,14 @@ impl SpanGuard {
     #[inline(never)]
     fn open_enabled(group: &'static Group, name: &str) -> Self {
         thread::with(|thread| {
-            let Some(mut stack) = current::with_room(thread) else {
+            let Some(mut contexts) = current::with_room(thread) else {
                 return Self::open_nowhere(group, name);
             };
-            let depth = Depth::of(&stack);
-            let parent = stack.last().unwrap_or(&Context::EMPTY);
+            let parent = contexts.current().unwrap_or(&Context::EMPTY);
             let shared = parent.shared().cloned();
             let (span, context) =
                 Span::begin(thread, group, name, SpanKind::Internal, parent, None);
-            stack.push(Context::from_parts(context, shared));
+            let depth = contexts.enter(context, shared);
             Self { span, entered: Entered::new(depth), not_send: PhantomData }
         })
     }
@@ -97,14 +96,23 @@ impl SpanGuard {
 
 /// Ends what a guard began; kept out of the sites.
 #[inline(never)]
-fn leave(mut span: Span, entered: Entered) {
+fn leave(span: Span, entered: Entered) {
     thread::with(|thread| {
         current::leave_for_good(thread, entered.depth());
-        if std::thread::panicking() && !entered.was_panicking() {
-            record_panic(&mut span);
+        if std::thread::panicking() {
+            return end_in_panic(span, entered.was_panicking());
         }
         span.end_here(thread);
     });
+}
+
+#[cold]
+#[inline(never)]
+fn end_in_panic(mut span: Span, was_panicking: bool) {
+    if !was_panicking {
+        record_panic(&mut span);
+    }
+    span.end();
 }
 
 impl Deref for SpanGuard {

@@ -11,6 +11,7 @@ use super::message::SpanMessage;
 use super::metrics::reader::{MetricExporter, MetricReader};
 use super::otlp::{OtlpBatches, start_client};
 use super::pipeline::{self, InMemorySpans, Kind, Pipeline, SpanExporter};
+use super::process::PROCESS;
 use super::raw::fork;
 use super::raw::published::Published;
 use super::recover;
@@ -23,7 +24,6 @@ static ACTIVE: AtomicBool = AtomicBool::new(false);
 static LIMITS: Published<SpanLimits> = Published::nothing();
 static DEFAULT_LIMITS: SpanLimits = SpanLimits::DEFAULT;
 static CURRENT: Published<TelemetryHandle> = Published::nothing();
-static GENEROUS: AtomicBool = AtomicBool::new(SpanMessage::are_generous(&SpanLimits::DEFAULT));
 
 /// Whether telemetry is on in this process.
 #[inline]
@@ -39,7 +39,7 @@ pub(super) fn span_limits() -> &'static SpanLimits {
 /// Whether limits never matter to a small attribute, see [`SpanMessage::are_generous`].
 #[inline(always)]
 pub(super) fn limits_are_generous() -> bool {
-    GENEROUS.load(Ordering::Relaxed)
+    PROCESS.limits_are_generous.load(Ordering::Relaxed)
 }
 
 /// Runs in a child between `fork` and its return: its parent's telemetry is not its own. It may set up anew.
@@ -117,7 +117,7 @@ pub fn setup_telemetry_with_exporters(
     let Exporters { spans: mut exporters, metrics: mut metric_exporters } = exporters;
     fork::watch();
     super::ids::reseed();
-    GENEROUS.store(SpanMessage::are_generous(&config.limits), Ordering::Relaxed);
+    PROCESS.limits_are_generous.store(SpanMessage::are_generous(&config.limits), Ordering::Relaxed);
     LIMITS.set(Box::leak(Box::new(config.limits)));
     let (exports, warning) = strategy::decide(&config);
     let mut warnings = Vec::from_iter(warning);
@@ -288,7 +288,7 @@ struct Inner {
     memory: InMemorySpans,
     warnings: Vec<String>,
     /// The process that made it, as far as `fork` is concerned.
-    generation: u64,
+    generation: u32,
 }
 
 impl Inner {

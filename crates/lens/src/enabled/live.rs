@@ -91,7 +91,7 @@ pub(super) fn tell(
         }
     }
     logs::put_attributes(&mut encoded, attributes);
-    let (span, now_nanos) = (recording.context, clock::now_unix_nanos());
+    let (span, now_nanos) = (recording.context(), clock::now_unix_nanos());
     let parts = LogParts {
         time_nanos: now_nanos,
         observed_nanos: now_nanos,

@@ -1,12 +1,14 @@
 //! A span as OTLP bytes, as far as it is known: the head and name when it starts, then each attribute as it is set.
 
 use lens_otlp::encode::{
-    END_AT, EncodeValue, MAX_HEAD_BYTES, SPAN_ATTRIBUTES, SpanHead, key_value_len, name_len,
-    write_key_value, write_name,
+    BLANK_HEAD, END_AT, EncodeValue, FLAGS_AT, MAX_HEAD_BYTES, SPAN_ATTRIBUTES, SPAN_ID_AT,
+    SpanHead, TRACE_ID_AT, key_value_len, name_len, write_key_value, write_name,
 };
 use lens_otlp::wire::{BYTES, Cursor, tag};
 
 use super::attributes::{AttributeBytes, bit, cut, cut_strings};
+use super::context::SpanContext;
+use super::ids::{SpanId, TraceId};
 use super::raw::small;
 use super::value::Value;
 use super::{fields, handle};
@@ -41,7 +43,7 @@ pub struct SpanMessage {
     /// Whether there is anything to it that most spans do not have, here or in its recording.
     pub(super) is_unusual: bool,
     dropped: u32,
-    /// Next to what is always touched, so that few lines of the cache hold a span.
+    /// Next to what is always touched, so that few lines of the cache hold a span. Begins with a head, if a blank one.
     inline: [u8; INLINE_BYTES],
     /// In use instead of `inline` when it is not empty; initialised to its end.
     spilled: Vec<u8>,
@@ -57,7 +59,11 @@ impl SpanMessage {
             is_unusual: false,
             dropped: 0,
             spilled: Vec::new(),
-            inline: [0; INLINE_BYTES],
+            inline: const {
+                let mut bytes = [0; INLINE_BYTES];
+                bytes.split_at_mut(MAX_HEAD_BYTES).0.copy_from_slice(&BLANK_HEAD);
+                bytes
+            },
         }
     }
 
@@ -123,6 +129,16 @@ impl SpanMessage {
         buffer.get(..self.len).unwrap_or_default()
     }
 
+    /// The ids and flags of a span that has begun.
+    #[inline]
+    pub(super) fn context(&self) -> SpanContext {
+        let head = &self.inline;
+        let trace_id = head[TRACE_ID_AT..].first_chunk().copied().unwrap_or_default();
+        let span_id = head[SPAN_ID_AT..].first_chunk().copied().unwrap_or_default();
+        let (trace_id, span_id) = (TraceId::from_bytes(trace_id), SpanId::from_bytes(span_id));
+        SpanContext::with_flags(trace_id, span_id, head[FLAGS_AT], false)
+    }
+
     /// Bytes of head and name.
     #[inline(always)]
     pub(super) fn head_len(&self) -> usize {
@@ -138,19 +154,9 @@ impl SpanMessage {
         self.spilled.capacity()
     }
 
-    /// Says when a span ended that is not unusual.
-    #[inline(always)]
-    pub(super) fn set_usual_end(&mut self, end_nanos: u64) {
-        if let Some(place) = self.inline[END_AT..].first_chunk_mut() {
-            *place = end_nanos.to_le_bytes();
-        }
-    }
-
     /// Says when the span ended.
     pub(super) fn set_end(&mut self, end_nanos: u64) {
-        if let Some(place) = self.buffer()[END_AT..].first_chunk_mut() {
-            *place = end_nanos.to_le_bytes();
-        }
+        set_end(self.buffer(), end_nanos);
     }
 
     /// Replaces the name.
@@ -268,7 +274,7 @@ impl SpanMessage {
         self.len = end;
     }
 
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn put_text(&mut self, key: &str, bit: u8, text: &str) {
         if self.is_new(bit)
             && let Some(end) = small::put_text(&mut self.inline, self.len, ATTRIBUTE_TAG, key, text)
@@ -278,7 +284,7 @@ impl SpanMessage {
         self.put_long_text(key, bit, text);
     }
 
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn put_int(&mut self, key: &str, bit: u8, value: i64) {
         if self.is_new(bit)
             && let Some(end) = small::put_int(&mut self.inline, self.len, ATTRIBUTE_TAG, key, value)
@@ -288,7 +294,7 @@ impl SpanMessage {
         self.put_any(key, bit, &value);
     }
 
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn put_bool(&mut self, key: &str, bit: u8, value: bool) {
         if self.is_new(bit)
             && let Some(end) =
@@ -299,7 +305,7 @@ impl SpanMessage {
         self.put_any(key, bit, &value);
     }
 
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn put_double(&mut self, key: &str, bit: u8, value: f64) {
         if self.is_new(bit)
             && let Some(end) =
@@ -366,6 +372,14 @@ impl SpanMessage {
     }
 }
 
+/// Says in a span's bytes when it ended.
+#[inline(always)]
+pub(super) fn set_end(bytes: &mut [u8], end_nanos: u64) {
+    if let Some(place) = bytes.get_mut(END_AT..END_AT + 8) {
+        place.copy_from_slice(&end_nanos.to_le_bytes());
+    }
+}
+
 /// Bytes of a message's head; `None` when it has none.
 fn fixed_len(bytes: &[u8]) -> Option<usize> {
     let root = MAX_HEAD_BYTES - 10;
@@ -380,6 +394,7 @@ fn fixed_len(bytes: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::enabled::attributes::{AttributeValue, bit};
+    use lens_otlp::encode::FLAG_HAS_IS_REMOTE;
     use lens_otlp::view::{AnyValue, SpanView};
 
     fn message(name: &str) -> SpanMessage {
@@ -458,6 +473,28 @@ mod tests {
         set(&mut message, "a", "a longer value");
         set(&mut message, "ccc", 7_i64);
         assert_eq!(read(&message).1, pairs(&[("bb", "2"), ("a", "a longer value"), ("ccc", "7")]));
+    }
+
+    #[test]
+    fn ids_are_read_back_whatever_the_message_grew_to() {
+        let (trace_id, span_id) = (TraceId::from_bytes([7; 16]), SpanId::from_bytes([9; 8]));
+        let context = SpanContext::with_flags(trace_id, span_id, 3, false);
+        let mut message = SpanMessage::closed();
+        for parent_id in [None, Some([4; 8]), None] {
+            let (trace_id, span_id) = (trace_id.to_bytes(), span_id.to_bytes());
+            let flags = 3 | FLAG_HAS_IS_REMOTE;
+            let head =
+                SpanHead { trace_id, span_id, parent_id, kind: 3, flags, ..SpanHead::default() };
+            message.begin(&head, "name");
+            assert_eq!(message.context(), context);
+            let span = SpanView::read(message.bytes()).expect("valid");
+            assert_eq!((span.name, span.kind, span.flags), ("name", 3, flags));
+            assert_eq!((span.trace_id, span.span_id), (&trace_id[..], &span_id[..]));
+            assert_eq!(span.parent_id, parent_id.as_ref().map_or(&[][..], |id| &id[..]));
+            message.set_name(&"n".repeat(INLINE_BYTES));
+            assert_eq!(message.context(), context);
+            message.clear();
+        }
     }
 
     #[test]

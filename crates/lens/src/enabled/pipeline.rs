@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use super::live::LiveEvents;
 use super::lock;
 use super::otlp::OtlpBatches;
+use super::process::PROCESS;
 use super::raw::fork;
 use super::raw::mapping::{Mapping, SLOT_BYTES};
 use super::raw::published::Published;
@@ -186,7 +187,7 @@ mod end {
 pub(super) struct Pipeline {
     kind: Kind,
     ring: &'static PipelineRing,
-    generation: u64,
+    generation: u32,
     /// Whether the ring is a file that others find.
     outlives_process: bool,
     /// Fewer free slots than these wake the exporter.
@@ -208,7 +209,6 @@ pub(super) struct Pipeline {
     changed: Condvar,
 }
 
-static SPANS: Published<Pipeline> = Published::nothing();
 static LOGS: Published<Pipeline> = Published::nothing();
 
 /// The pipeline of log records, if there is one.
@@ -218,7 +218,7 @@ pub(super) fn logs() -> Option<&'static Pipeline> {
 
 /// Lets go of pipelines that another process drains; only stores to atomics.
 pub(super) fn forget_all() {
-    SPANS.clear();
+    PROCESS.spans.clear();
     LOGS.clear();
 }
 
@@ -258,7 +258,7 @@ impl Pipeline {
             .map_err(|error| SetupError::Thread { reason: error.to_string() })?;
         let _ = pipeline.exporter.set(thread.thread().clone());
         match kind {
-            Kind::Spans => SPANS.set(pipeline),
+            Kind::Spans => PROCESS.spans.set(pipeline),
             Kind::Logs => LOGS.set(pipeline),
         }
         Ok((pipeline, warning))

@@ -43,14 +43,15 @@ pub(super) struct Recording {
     pub(super) start: Ticks,
     pub(super) start_nanos: u64,
     /// The process that started it, as far as `fork` is concerned.
-    pub(super) generation: u64,
-    pub(super) context: SpanContext,
+    pub(super) generation: u32,
     shared: Option<Arc<Shared>>,
     pub(super) mode: Mode,
     /// Whether its start is no reading of the clock.
     start_is_given: bool,
     pub(super) scope: u16,
     pub(super) message: SpanMessage,
+    /// The context that is passed on by what is no span.
+    passed: SpanContext,
     record: Option<StartRecord>,
     rare: Option<Box<RareParts>>,
 }
@@ -81,7 +82,10 @@ impl RareParts {
 
 impl fmt::Debug for Recording {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Recording").field("context", &self.context).finish_non_exhaustive()
+        formatter
+            .debug_struct("Recording")
+            .field("context", &self.context())
+            .finish_non_exhaustive()
     }
 }
 
@@ -113,7 +117,7 @@ impl Recording {
             generation: 0,
             start_nanos: 0,
             start: Ticks::default(),
-            context: SpanContext::default(),
+            passed: SpanContext::default(),
             shared: None,
             message: SpanMessage::closed(),
             record: None,
@@ -131,10 +135,17 @@ impl Recording {
     }
 
     /// Passes a context on without being a span.
-    pub(super) fn pass(&mut self, shared: Option<Arc<Shared>>) {
+    pub(super) fn pass(&mut self, context: SpanContext, shared: Option<Arc<Shared>>) {
+        self.passed = context;
         self.message.close();
         self.message.is_unusual = true;
         self.shared = shared;
+    }
+
+    /// The context of work below it.
+    #[inline]
+    pub(super) fn context(&self) -> SpanContext {
+        if self.mode == Mode::Recording { self.message.context() } else { self.passed }
     }
 
     /// The start is none that the end can be measured from.
@@ -161,9 +172,8 @@ impl Recording {
         {
             return self.finish_unusual(thread, None);
         }
-        let nanos = self.start.nanos_until(Ticks::now());
-        self.message.set_usual_end(self.start_nanos + nanos);
-        writer::push(thread, self.scope, self.message.usual_bytes(), self.message.head_len());
+        let end_nanos = self.start_nanos + self.start.nanos_until(Ticks::now());
+        writer::push(thread, self.scope, &mut self.message, end_nanos);
         if self.shared.is_some() {
             self.shared = None;
         }

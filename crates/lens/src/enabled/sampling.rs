@@ -1,15 +1,12 @@
 //! Which traces are recorded, decided before anything is built.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::context::{FLAG_RANDOM, FLAG_SAMPLED, SpanContext};
 use super::ids::{self, SpanId, TraceId};
+use super::process::PROCESS;
 use super::thread::Thread;
 use crate::config::Sampler;
-
-static PARENT_BASED: AtomicBool = AtomicBool::new(true);
-/// Traces whose low eight bytes are below it are recorded.
-static BOUND: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Sets the process's sampler.
 ///
@@ -17,9 +14,9 @@ static BOUND: AtomicU64 = AtomicU64::new(u64::MAX);
 /// began go on as they decided.
 pub(super) fn set(sampler: Sampler, rank_aware: Option<bool>) {
     let parent_based = sampler.parent_based || rank_aware.is_some();
-    PARENT_BASED.store(parent_based, Ordering::Relaxed);
+    PROCESS.is_parent_based.store(parent_based, Ordering::Relaxed);
     let ratio = if rank_aware == Some(false) { 0.0 } else { sampler.ratio };
-    BOUND.store(bound(ratio), Ordering::Relaxed);
+    PROCESS.sampling_bound.store(bound(ratio), Ordering::Relaxed);
 }
 
 fn bound(ratio: f64) -> u64 {
@@ -28,7 +25,7 @@ fn bound(ratio: f64) -> u64 {
 }
 
 fn keeps(trace_id: TraceId) -> bool {
-    let bound = BOUND.load(Ordering::Relaxed);
+    let bound = PROCESS.sampling_bound.load(Ordering::Relaxed);
     bound == u64::MAX || trace_id.low < bound
 }
 
@@ -43,7 +40,7 @@ pub(super) fn child_of(thread: &Thread, parent: SpanContext) -> SpanContext {
         let flags = FLAG_RANDOM | if keeps(trace_id) { FLAG_SAMPLED } else { 0 };
         return SpanContext::with_flags(trace_id, span_id, flags, false);
     }
-    let sampled = if PARENT_BASED.load(Ordering::Relaxed) {
+    let sampled = if PROCESS.is_parent_based.load(Ordering::Relaxed) {
         parent.is_sampled()
     } else {
         keeps(parent.trace_id())

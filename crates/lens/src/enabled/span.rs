@@ -179,7 +179,6 @@ impl Span {
         recording.mode = Mode::Recording;
         recording.scope = group.scope();
         recording.generation = fork::generation();
-        recording.context = context;
         recording.start = Ticks::now();
         recording.start_nanos = match start_nanos {
             Some(start_nanos) => {
@@ -226,8 +225,7 @@ impl Span {
     fn passing(mode: Mode, context: SpanContext, shared: Option<Arc<Shared>>) -> Self {
         let mut recording = thread::with(Recording::take);
         recording.mode = mode;
-        recording.context = context;
-        recording.pass(shared);
+        recording.pass(context, shared);
         Self { inner: Some(recording) }
     }
 
@@ -251,7 +249,7 @@ impl Span {
         self.inner
             .as_deref()
             .filter(|recording| recording.mode != Mode::Through)
-            .map(|recording| recording.context)
+            .map(Recording::context)
     }
 
     /// The context to run its work in; `None` leaves the current one.
@@ -259,7 +257,7 @@ impl Span {
     pub(super) fn entered_context(&self) -> Option<Context> {
         self.inner
             .as_deref()
-            .map(|recording| Context::from_parts(recording.context, recording.shared().cloned()))
+            .map(|recording| Context::from_parts(recording.context(), recording.shared().cloned()))
     }
 
     /// Sets an attribute; the last value of a key wins.

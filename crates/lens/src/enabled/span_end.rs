@@ -3,15 +3,15 @@
 //! One hook for the process, so that a span that ends without one pays a relaxed load and nothing else.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
+use super::process::PROCESS;
 use super::raw::published::Published;
 use super::recording::Recording;
 use super::span::Span;
 
 type Hook = fn(&mut Span);
 
-static IS_SET: AtomicBool = AtomicBool::new(false);
 static HOOK: Published<Hook> = Published::nothing();
 
 /// Calls `hook` for every recorded span before it ends, on the thread that ends it; `None` calls nothing any more.
@@ -23,12 +23,12 @@ pub fn on_span_end(hook: Option<fn(&mut Span)>) {
         Some(hook) => HOOK.set(Box::leak(Box::new(hook))),
         None => HOOK.clear(),
     }
-    IS_SET.store(hook.is_some(), Ordering::Relaxed);
+    PROCESS.has_hook.store(hook.is_some(), Ordering::Relaxed);
 }
 
 #[inline(always)]
 pub(super) fn is_hooked() -> bool {
-    IS_SET.load(Ordering::Relaxed)
+    PROCESS.has_hook.load(Ordering::Relaxed)
 }
 
 /// Lends the span to the hook; nothing comes back when the hook kept it for itself.

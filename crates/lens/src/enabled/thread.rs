@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 
-use super::context::Context;
+use super::current::Contexts;
 use super::pipeline::writer::Lane;
 use super::recording::Recording;
 
@@ -43,7 +43,7 @@ enum Life {
 /// In the order of use, so that a span touches two lines of the cache.
 #[repr(C, align(64))]
 pub(super) struct Thread {
-    pub(super) contexts: RefCell<Vec<Context>>,
+    pub(super) contexts: RefCell<Contexts>,
     /// Zero until it is seeded.
     pub(super) ids: [Cell<u64>; 2],
     /// The recording that was used last, which leads to the others.
@@ -59,7 +59,7 @@ thread_local! {
     static THREAD: ManuallyDrop<Thread> = const {
         ManuallyDrop::new(Thread {
             ids: [const { Cell::new(0) }; 2],
-            contexts: RefCell::new(Vec::new()),
+            contexts: RefCell::new(Contexts::NONE),
             spans: RefCell::new(Lane::EMPTY),
             logs: RefCell::new(Lane::EMPTY),
             idle: Cell::new(None),
@@ -132,7 +132,8 @@ impl Drop for End {
                 next = recording.next_idle.take();
             }
             drop(
-                thread.contexts.try_borrow_mut().map(|mut contexts| std::mem::take(&mut *contexts)),
+                (thread.contexts.try_borrow_mut())
+                    .map(|mut contexts| std::mem::replace(&mut *contexts, Contexts::NONE)),
             );
             for lane in [&thread.spans, &thread.logs] {
                 drop(

@@ -3,7 +3,9 @@
 use lens_otlp::encode::Rare;
 use lens_otlp::wire::Cursor;
 
-use super::{Pipeline, PipelineRing, RingRecord, SPANS, trim};
+use super::{Pipeline, PipelineRing, RingRecord, trim};
+use crate::enabled::message::{SpanMessage, set_end};
+use crate::enabled::process::PROCESS;
 use crate::enabled::raw::fork;
 use crate::enabled::raw::mapping::Mapping;
 use crate::enabled::raw::records::{self, Pages};
@@ -98,23 +100,31 @@ impl Ended<'_> {
     }
 }
 
-/// Hands an ended span over; never blocks, never fails: what cannot be kept is counted.
-///
-/// `head_len` of the bytes are head and name.
+/// Hands an ended span over that has nothing unusual; never blocks, never fails: what cannot be kept is counted.
 #[inline(always)]
-pub(in crate::enabled) fn push(thread: &Thread, scope: u16, message: &[u8], head_len: usize) {
-    let Some(pipeline) = SPANS.get() else { return };
+pub(in crate::enabled) fn push(
+    thread: &Thread,
+    scope: u16,
+    message: &mut SpanMessage,
+    end_nanos: u64,
+) {
+    let Some(pipeline) = PROCESS.spans.get() else { return };
     if !pipeline.admit() {
         return;
     }
+    let bytes = message.usual_bytes();
+    // The end is written behind the copy, which need not wait for it.
     if let Ok(mut lane) = thread.spans.try_borrow_mut()
         && lane.pipeline.is_some_and(|known| std::ptr::eq(known, pipeline))
         && let Some(writer) = &mut lane.writer
-        && writer.append(scope, 0, message.len(), |out| out.copy_from_slice(message))
+        && writer.append(scope, 0, bytes.len(), |out| {
+            out.copy_from_slice(bytes);
+            set_end(out, end_nanos);
+        })
     {
         return;
     }
-    put_usual(pipeline, thread, scope, message, head_len);
+    put_usual(pipeline, thread, scope, message, end_nanos);
 }
 
 #[cold]
@@ -123,15 +133,18 @@ fn put_usual(
     pipeline: &'static Pipeline,
     thread: &Thread,
     scope: u16,
-    message: &[u8],
-    head_len: usize,
+    message: &mut SpanMessage,
+    end_nanos: u64,
 ) {
-    put_span(pipeline, thread, scope, &Ended { message, head_len, rare: Rare::default() });
+    message.set_end(end_nanos);
+    let ended =
+        Ended { message: message.bytes(), head_len: message.head_len(), rare: Rare::default() };
+    put_span(pipeline, thread, scope, &ended);
 }
 
 /// Hands over a span of any kind, as [`push`] does.
 pub(in crate::enabled) fn push_ended(thread: &Thread, scope: u16, ended: &Ended<'_>) {
-    if let Some(pipeline) = SPANS.get()
+    if let Some(pipeline) = PROCESS.spans.get()
         && pipeline.admit()
     {
         put_span(pipeline, thread, scope, ended);
@@ -191,7 +204,7 @@ pub(in crate::enabled) fn push_encoded(pipeline: &'static Pipeline, scope: u16, 
 /// What says of an open span that it is open.
 pub(in crate::enabled) struct StartRecord {
     ring: &'static PipelineRing,
-    generation: u64,
+    generation: u32,
     record: RingRecord,
 }
 
@@ -214,7 +227,7 @@ impl StartRecord {
 /// `owner` is the number of its scope and that of its group. `started` is the span so far; what is too long for a
 /// record goes without its attributes.
 pub(in crate::enabled) fn open_record(owner: [u16; 2], started: &Ended<'_>) -> Option<StartRecord> {
-    let pipeline = SPANS.get()?;
+    let pipeline = PROCESS.spans.get()?;
     if !pipeline.is_ours() {
         return None;
     }

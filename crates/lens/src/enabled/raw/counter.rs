@@ -4,22 +4,24 @@
 //! it; elsewhere it is the monotonic clock in nanoseconds.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-const UNKNOWN: u8 = 0;
+use crate::enabled::process::PROCESS;
+
+/// Which counter it is: not known yet.
+pub(crate) const UNKNOWN: u8 = 0;
 const MONOTONIC: u8 = 1;
 #[cfg(target_arch = "x86_64")]
 const TIME_STAMP: u8 = 2;
 
-static SOURCE: AtomicU8 = AtomicU8::new(UNKNOWN);
 static BASE: OnceLock<Instant> = OnceLock::new();
 
 /// Ticks of the counter.
 #[inline]
 pub(crate) fn read() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    if SOURCE.load(Ordering::Relaxed) == TIME_STAMP {
+    if PROCESS.counter.load(Ordering::Relaxed) == TIME_STAMP {
         // SAFETY: every x86-64 processor has the instruction; it has no other effect.
         return unsafe { std::arch::x86_64::_rdtsc() };
     }
@@ -29,7 +31,7 @@ pub(crate) fn read() -> u64 {
 #[cold]
 #[inline(never)]
 fn read_slowly() -> u64 {
-    if SOURCE.load(Ordering::Relaxed) == UNKNOWN {
+    if PROCESS.counter.load(Ordering::Relaxed) == UNKNOWN {
         choose();
         return read();
     }
@@ -39,19 +41,19 @@ fn read_slowly() -> u64 {
 
 /// Whether ticks are nanoseconds, so that nothing needs to be calibrated.
 pub(crate) fn is_in_nanos() -> bool {
-    if SOURCE.load(Ordering::Relaxed) == UNKNOWN {
+    if PROCESS.counter.load(Ordering::Relaxed) == UNKNOWN {
         choose();
     }
-    SOURCE.load(Ordering::Relaxed) == MONOTONIC
+    PROCESS.counter.load(Ordering::Relaxed) == MONOTONIC
 }
 
 fn choose() {
     #[cfg(target_arch = "x86_64")]
     if is_invariant() && kernel_trusts_it() {
-        SOURCE.store(TIME_STAMP, Ordering::Relaxed);
+        PROCESS.counter.store(TIME_STAMP, Ordering::Relaxed);
         return;
     }
-    SOURCE.store(MONOTONIC, Ordering::Relaxed);
+    PROCESS.counter.store(MONOTONIC, Ordering::Relaxed);
 }
 
 /// The processor's word: constant rate in all power states.

@@ -7,11 +7,14 @@
 use std::cell::RefCell;
 use std::ffi::c_int;
 use std::sync::Once;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
+use crate::enabled::process::PROCESS;
 use crate::enabled::{clock, group};
 
-static GENERATION: AtomicU64 = AtomicU64::new(1);
+/// The generation of a process that nobody forked.
+pub(crate) const FIRST: u32 = 1;
+
 static WATCH: Once = Once::new();
 /// Descriptors of locked files: rings and overflow folders of two signals, with room for those of tests.
 static LOCKED_FILES: [AtomicI32; 16] = [const { AtomicI32::new(NONE) }; 16];
@@ -25,8 +28,8 @@ thread_local! {
 /// How many times this process's ancestors forked since they began to watch. What was made in another generation
 /// belongs to another process.
 #[inline]
-pub(crate) fn generation() -> u64 {
-    GENERATION.load(Ordering::Relaxed)
+pub(crate) fn generation() -> u32 {
+    PROCESS.generation.load(Ordering::Relaxed)
 }
 
 /// Begins to watch.
@@ -68,7 +71,7 @@ unsafe extern "C" fn in_parent() {
 
 unsafe extern "C" fn in_child() {
     let _ = HELD.try_with(|place| place.take());
-    GENERATION.fetch_add(1, Ordering::Relaxed);
+    PROCESS.generation.fetch_add(1, Ordering::Relaxed);
     for place in &LOCKED_FILES {
         let descriptor = place.swap(NONE, Ordering::AcqRel);
         if descriptor != NONE {

@@ -72,6 +72,16 @@ pub(crate) struct Mapping {
     noting: Mutex<()>,
 }
 
+/// A slot of a mapping that lives for ever.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    header: &'static Header,
+    bytes: NonNull<u8>,
+}
+
+// SAFETY: it says where a slot is; who may write there is the ring's protocol.
+unsafe impl Send for Place {}
+
 // SAFETY: the memory is shared by design; all access goes through atomics or the ring's protocol.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
@@ -229,6 +239,8 @@ impl Drop for Mapping {
 
 // SAFETY: headers and slots are disjoint parts of one mapping that lives as long as the value.
 unsafe impl Memory for Mapping {
+    type Place = Place;
+
     fn slots(&self) -> u32 {
         self.slots
     }
@@ -255,12 +267,29 @@ unsafe impl Memory for Mapping {
         self.fixed_word(slots_at(self.slots) + slot as usize * SLOT_BYTES + at)
     }
 
-    #[inline]
-    unsafe fn fill(&self, slot: u32, at: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
-        assert!(slot < self.slots && at + len <= SLOT_BYTES);
-        let place = slot as usize * SLOT_BYTES + at;
-        // SAFETY: in bounds; the caller promises that nobody else touches these bytes; any bytes are a valid `[u8]`.
-        fill(unsafe { std::slice::from_raw_parts_mut(self.first_slot.as_ptr().add(place), len) });
+    fn place(&'static self, slot: u32) -> Place {
+        let header = self.header(slot);
+        // SAFETY: `header` has checked that there is such a slot.
+        Place { header, bytes: unsafe { self.first_slot.add(slot as usize * SLOT_BYTES) } }
+    }
+
+    #[inline(always)]
+    fn header_of(&'static self, place: Place) -> &'static Header {
+        place.header
+    }
+
+    #[inline(always)]
+    unsafe fn fill(
+        &'static self,
+        place: Place,
+        at: usize,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) {
+        debug_assert!(at + len <= SLOT_BYTES);
+        // SAFETY: a mapping that lives for ever keeps its slots where they are; the caller promises that the bytes are
+        // inside of this one and that nobody else touches them; any bytes are a valid `[u8]`.
+        fill(unsafe { std::slice::from_raw_parts_mut(place.bytes.as_ptr().add(at), len) });
     }
 
     #[inline]

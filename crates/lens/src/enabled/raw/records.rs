@@ -203,10 +203,11 @@ impl<M: Memory> Pages<M> {
         }
         let record = self.find().or_else(|| self.grow())?;
         let at = record.index as usize * RECORD_BYTES;
-        // SAFETY: the place belongs to this thread's page and its record is closed, so nobody looks at it before the
+        let place = self.ring.memory.place(record.slot);
+        // SAFETY: a record lies inside its page, which is this thread's; it is closed, so nobody looks at it before the
         // state is stored below.
         unsafe {
-            self.ring.memory.fill(record.slot, at + 4, len + RECORD_HEAD - 4, |bytes| {
+            self.ring.memory.fill(place, at + 4, len + RECORD_HEAD - 4, |bytes| {
                 let (head, content) = bytes.split_at_mut(RECORD_HEAD - 4);
                 head[..4].copy_from_slice(&(len as u32).to_le_bytes());
                 head[4..6].copy_from_slice(&scope.to_le_bytes());

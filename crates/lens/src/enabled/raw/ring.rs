@@ -50,6 +50,8 @@ pub(crate) struct Header {
 ///
 /// `header` and the bytes of a slot must stay at their place for the life of the value, and slots must not overlap.
 pub(crate) unsafe trait Memory: Send + Sync {
+    /// A slot as the one who writes it holds it, with nothing left to look up or to check.
+    type Place: Copy + Send;
     /// How many slots there are; less than `u32::MAX`.
     fn slots(&self) -> u32;
     /// Bytes of one slot.
@@ -58,12 +60,22 @@ pub(crate) unsafe trait Memory: Send + Sync {
     fn header(&self, slot: u32) -> &Header;
     /// The word at `at`, a multiple of four, for those who use the slot as words.
     fn word(&self, slot: u32, at: usize) -> &AtomicU32;
-    /// Lets `fill` write `len` bytes at `at`, which must lie inside the slot.
+    /// Where a slot is.
+    fn place(&'static self, slot: u32) -> Self::Place;
+    /// The words of the slot at a place.
+    fn header_of(&'static self, place: Self::Place) -> &'static Header;
+    /// Lets `fill` write `len` bytes at `at`.
     ///
     /// # Safety
     ///
-    /// Nobody else reads or writes these bytes meanwhile.
-    unsafe fn fill(&self, slot: u32, at: usize, len: usize, fill: impl FnOnce(&mut [u8]));
+    /// The bytes lie inside the slot, and nobody else reads or writes them meanwhile.
+    unsafe fn fill(
+        &'static self,
+        place: Self::Place,
+        at: usize,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    );
     /// Lends the bytes `from..to`, which must lie inside the slot.
     ///
     /// # Safety
@@ -177,7 +189,7 @@ impl<M: Memory> Ring<M> {
     /// Claims a slot to write; `None` when the ring is full.
     pub(crate) fn claim(&'static self) -> Option<Writer<M>> {
         let slot = self.take_slot(state::OPEN)?;
-        Some(Writer { ring: self, slot, at: 0, items: 0 })
+        Some(Writer { ring: self, place: self.memory.place(slot), at: 0, items: 0 })
     }
 
     /// The reader of all slots; there is one.
@@ -241,7 +253,7 @@ fn slot_above(slot: u32, slots: u32) -> u32 {
 #[derive(Debug)]
 pub(crate) struct Writer<M: Memory + 'static> {
     ring: &'static Ring<M>,
-    slot: u32,
+    place: M::Place,
     at: u32,
     items: u32,
 }
@@ -265,14 +277,15 @@ impl<M: Memory> Writer<M> {
         let memory = &self.ring.memory;
         let at = self.at as usize;
         let framed = len + FRAME_HEADER;
+        // Never below zero: what was appended fitted.
         if framed > memory.slot_bytes() - at {
             return false;
         }
         let head = (len as u64) | u64::from(scope) << 32 | u64::from(flags) << 48;
-        // SAFETY: this writer is the only one of its slot, and the reader stays below the committed length, which is
-        // `at` until the store below.
+        // SAFETY: the frame ends inside the slot, as just checked; this writer is the only one of its slot, and the
+        // reader stays below the committed length, which is `at` until the store below.
         unsafe {
-            memory.fill(self.slot, at, framed, |bytes| {
+            memory.fill(self.place, at, framed, |bytes| {
                 if let Some((header, content)) = bytes.split_first_chunk_mut::<FRAME_HEADER>() {
                     *header = head.to_le_bytes();
                     fill(content);
@@ -281,7 +294,7 @@ impl<M: Memory> Writer<M> {
         }
         self.at += framed as u32;
         self.items += 1;
-        let header = memory.header(self.slot);
+        let header = memory.header_of(self.place);
         header.items.store(self.items, Ordering::Relaxed);
         header.committed.store(self.at, Ordering::Release);
         true
@@ -291,7 +304,8 @@ impl<M: Memory> Writer<M> {
 impl<M: Memory> Drop for Writer<M> {
     /// Seals the slot.
     fn drop(&mut self) {
-        self.ring.memory.header(self.slot).state.store(state::SEALED, Ordering::Release);
+        let header = self.ring.memory.header_of(self.place);
+        header.state.store(state::SEALED, Ordering::Release);
     }
 }
 
