@@ -319,7 +319,8 @@ impl Sender {
     pub fn send_or_tell(&self, body: Arc<Vec<u8>>, slow: Duration, tell: impl FnOnce()) -> Outcome {
         let ticket = self.begin(body, std::thread::current());
         // The client keeps the budget; this only covers a thread that does not run at all.
-        let patience = self.target.timeout.saturating_mul(2) + Duration::from_secs(1);
+        let patience =
+            (self.target.timeout.saturating_mul(2)).saturating_add(Duration::from_secs(1));
         let begun = Instant::now();
         let mut tell = Some(tell);
         loop {
@@ -331,6 +332,8 @@ impl Sender {
                 && let Some(tell) = tell.take()
             {
                 tell();
+                // What it did may have taken the wake-up that says that there is an outcome.
+                continue;
             }
             let until = if tell.is_some() { slow.min(patience) } else { patience };
             if waited >= patience {

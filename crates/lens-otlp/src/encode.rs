@@ -215,6 +215,7 @@ impl SpanHead {
     /// Writes the fields over [`BLANK_HEAD`] or another head; what follows them is not defined.
     #[inline]
     pub fn write(&self, out: &mut [u8; MAX_HEAD_BYTES]) {
+        debug_assert_eq!([out[0], out[48]], [BLANK_HEAD[0], BLANK_HEAD[48]], "no head");
         out[TRACE_ID_AT..18].copy_from_slice(&self.trace_id);
         out[SPAN_ID_AT..28].copy_from_slice(&self.span_id);
         out[29] = self.kind;

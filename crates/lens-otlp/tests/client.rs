@@ -163,6 +163,26 @@ fn receiver_that_hangs_costs_no_more_than_the_budget() {
 }
 
 #[test]
+fn who_waits_long_is_told_once_and_who_does_not_never() {
+    let sink = OtlpSink::start().expect("a sink");
+    let mut target = target(&sink, Protocol::HttpProtobuf);
+    target.timeout = Duration::from_millis(300);
+    let sender = open(target);
+    let send = |slow: Duration| {
+        let mut told = 0;
+        let outcome = sender.send_or_tell(request(1), slow, || {
+            told += 1;
+            // What is told may wait itself, and so take the wake-up of the outcome.
+            std::thread::park_timeout(Duration::from_secs(1));
+        });
+        (told, outcome)
+    };
+    assert_eq!(send(Duration::from_secs(5)), (0, Outcome::Accepted { rejected: 0 }));
+    sink.answer_with([Reply::Hang]);
+    assert_eq!(send(Duration::from_millis(10)), (1, Outcome::Failed { not_before: None }));
+}
+
+#[test]
 fn receiver_that_is_gone_costs_no_more_than_the_budget() {
     let sink = OtlpSink::start().expect("a sink");
     let mut target = target(&sink, Protocol::Grpc);

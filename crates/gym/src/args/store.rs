@@ -113,6 +113,6 @@ pub struct StoreReplayArgs {
     #[arg(long)]
     pub gzip: bool,
     /// Give a request up after so many seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: u64,
 }

@@ -1,7 +1,7 @@
 //! `gym store replay`: what a store holds, sent on.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use gym_telemetry::semconv::event;
@@ -86,8 +86,10 @@ struct Sending<'a> {
     sent: u64,
     refused: u64,
     stopped: Option<Stop>,
-    /// What was told already of the receiver.
+    /// What delayed the request that is on its way, as far as it was asked for.
     known: Option<Trouble>,
+    /// Why requests take long, as it was told last; nothing once one does not.
+    told: Option<String>,
 }
 
 impl<'a> Sending<'a> {
@@ -120,7 +122,8 @@ impl<'a> Sending<'a> {
             max_request_bytes: MAX_REQUEST_BYTES,
         };
         let sender = client.open(target)?;
-        Ok(Self { signal, args, printer, sender, sent: 0, refused: 0, stopped: None, known: None })
+        let (stopped, known, told) = (None, None, None);
+        Ok(Self { signal, args, printer, sender, sent: 0, refused: 0, stopped, known, told })
     }
 
     /// `12 spans`.
@@ -198,18 +201,28 @@ impl<'a> Sending<'a> {
             return;
         }
         let count: usize = items.iter().map(weight).sum();
-        let mut known = self.known.take();
+        let mut known = None;
+        let mut told = self.told.take();
+        let begun = Instant::now();
         let outcome = self.sender.send_or_tell(Arc::new(to_request(items)), SLOW, || {
-            if known.is_none() {
-                known = self.sender.take_trouble();
-                self.tell_of_waiting(known.as_ref());
+            known = self.sender.take_trouble();
+            let why = known.as_ref().map_or_else(|| "no answer yet".to_owned(), Trouble::to_string);
+            if told.as_ref() != Some(&why) {
+                self.tell_of_waiting(&why);
             }
+            told = Some(why);
         });
-        self.known = known;
+        (self.known, self.told) = (known, told);
         match outcome {
             Outcome::Accepted { rejected } => {
                 self.sent += (count as u64).saturating_sub(rejected);
                 self.refused += rejected;
+                // It is over, and no reason for what comes later.
+                let _ = self.sender.take_trouble();
+                self.known = None;
+                if begun.elapsed() < SLOW {
+                    self.told = None;
+                }
             }
             Outcome::Refused => {
                 self.stopped = Some(Stop::Refused(self.trouble("refuses what it is sent")));
@@ -220,9 +233,8 @@ impl<'a> Sending<'a> {
         }
     }
 
-    fn tell_of_waiting(&self, trouble: Option<&Trouble>) {
+    fn tell_of_waiting(&self, why: &str) {
         let StoreReplayArgs { to, timeout, .. } = self.args;
-        let why = trouble.map_or_else(|| "no answer yet".to_owned(), Trouble::to_string);
         let text = format!("waiting for {to}: {why}; a request is given up after {timeout} s");
         self.printer.say(&text);
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
+use gym_telemetry::semconv::span;
 use lens_store::query::{Looked, Measured, Query, Search};
 
 use crate::args::TraceSearchArgs;
@@ -13,14 +14,9 @@ use crate::trace::{self, Answer, Asked, Canvas, Source, counted};
 
 /// Finds spans, or counts them.
 pub fn run(args: &TraceSearchArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    let query =
-        Query::parse(&args.query).context("the query cannot be read").advise(
-            || match is_a_source(&args.query) {
-                true => "the query comes first: gym trace search '{ name = \"gym.rollout\" }' PATH"
-                    .to_owned(),
-                false => "docs/reference/query.md describes the language".to_owned(),
-            },
-        )?;
+    let query = Query::parse(&args.query)
+        .context("the query cannot be read")
+        .advise(|| advice(&args.query))?;
     let source = Source::open(&args.paths)?;
     printer.say(&source.sentence());
     let asked = Asked {
@@ -35,9 +31,16 @@ pub fn run(args: &TraceSearchArgs, printer: &Printer) -> Result<ExitStatus, anyh
     }
 }
 
-/// Whether what stands where a query should is what it is to be asked of.
-fn is_a_source(query: &str) -> bool {
-    query.starts_with("http://") || query.starts_with("https://") || Path::new(query).exists()
+/// What to do about a query that cannot be read, which may be what it was to be asked of.
+fn advice(query: &str) -> String {
+    let is_url = query.starts_with("http://") || query.starts_with("https://");
+    if is_url || Path::new(query).exists() {
+        let name = span::ROLLOUT;
+        return format!(
+            "the query comes first: gym trace search '{{ name = \"{name}\" }}' {query}"
+        );
+    }
+    "docs/reference/query.md describes the language".to_owned()
 }
 
 fn show_measured(

@@ -94,7 +94,8 @@ impl Clock {
                 let slew = off.min(SECOND_NANOS / SLEW_PARTS);
                 let change =
                     (u128::from(rate) * u128::from(slew) / u128::from(SECOND_NANOS)) as u64;
-                let rate = if wall_nanos > expected { rate + change } else { rate - change };
+                let rate =
+                    if wall_nanos > expected { rate.saturating_add(change) } else { rate - change };
                 (expected, rate)
             }
         } else {
@@ -142,6 +143,12 @@ fn read_with<T>(other: impl Fn() -> T) -> (u64, T) {
     (ticks, value)
 }
 
+/// The rate at which a counter makes so many ticks in so many nanoseconds; `None` when no counter does that.
+fn rate_of(ticks: Option<u64>, nanos: u128) -> Option<u64> {
+    let rate = (nanos * UNIT).checked_div(u128::from(ticks?))?;
+    u64::try_from(rate).ok().filter(|rate| *rate > 0)
+}
+
 /// Corrects the clock by the wall clock; the first call makes it.
 pub(super) fn anchor() {
     let mut origin = lock(&ORIGIN);
@@ -159,11 +166,14 @@ pub(super) fn anchor() {
     } else {
         let (ticks, now) = read_with(Instant::now);
         let nanos = now.saturating_duration_since(first).as_nanos();
-        let ticks = u128::from(ticks.saturating_sub(first_ticks).max(1));
-        u64::try_from(nanos * UNIT / ticks).unwrap_or(u64::MAX)
+        rate_of(ticks.checked_sub(first_ticks), nanos).unwrap_or_else(|| {
+            // The counter began anew, as after a restored snapshot of a machine: so does its measurement.
+            *origin = Some((ticks, now));
+            PROCESS.clock.rate.load(Ordering::Relaxed).max(1)
+        })
     };
     let (ticks, wall_nanos) = read_with(wall_nanos);
-    PROCESS.clock.anchor(ticks, wall_nanos, rate.max(1));
+    PROCESS.clock.anchor(ticks, wall_nanos, rate);
 }
 
 /// A moment, by the counter.
@@ -257,6 +267,21 @@ mod tests {
             assert!(now.abs_diff(wall) < 250_000, "{} ns off", now.abs_diff(wall));
             last = now;
         }
+    }
+
+    #[test]
+    fn counter_that_begins_anew_has_no_rate_and_time_goes_on() {
+        assert_eq!(rate_of(Some(2_000_000), 1_000_000), Some(RATE));
+        assert_eq!(rate_of(None, 1_000_000), None, "it went back");
+        assert_eq!(rate_of(Some(0), 1_000_000), None, "it stands");
+        assert_eq!(rate_of(Some(1), 1_000_000), None, "it crawls");
+        assert_eq!(rate_of(Some(u64::MAX), 1), None, "it races");
+        let clock = clock();
+        clock.anchor(5_000_000_001_000, WALL + 2_500 * SECOND_NANOS, RATE);
+        clock.anchor(7, WALL + 2_501 * SECOND_NANOS, RATE);
+        assert_eq!(clock.unix_nanos(2_007), WALL + 2_501 * SECOND_NANOS + 1_000);
+        clock.anchor(8, WALL + 2_501 * SECOND_NANOS, u64::MAX);
+        assert!(clock.unix_nanos(8) >= WALL + 2_501 * SECOND_NANOS);
     }
 
     #[test]

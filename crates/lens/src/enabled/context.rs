@@ -248,6 +248,7 @@ impl Context {
     /// Becomes another, where it is; it shares nothing yet.
     #[inline(always)]
     pub(super) fn fill(&mut self, span: SpanContext, shared: Option<Arc<Shared>>) {
+        debug_assert!(self.shared.is_none(), "the place is empty");
         self.span = span;
         // The compiler is not asked to drop what is not there.
         std::mem::forget(std::mem::replace(&mut self.shared, shared));

@@ -301,6 +301,15 @@ impl Pipeline {
         counter(&self.counters).fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts an item that was admitted and cannot be kept: it is no longer one of those that wait.
+    #[cold]
+    fn refuse_admitted(&self, counter: impl Fn(&Counters) -> &AtomicU64) {
+        if self.max_items != u64::MAX {
+            self.queued_items.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.refuse(counter);
+    }
+
     /// Counts an item that is there without having been admitted.
     fn count_queued(&self) {
         if self.max_items != u64::MAX {

@@ -1,5 +1,7 @@
 //! What every span asks of its process, in one line of the cache: after other work a span misses it once.
 //!
+//! Only whether the pipeline is open is elsewhere: there are two pipelines, and each has its own answer.
+//!
 //! Each word belongs to the module that writes it.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};

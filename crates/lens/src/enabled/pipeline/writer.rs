@@ -160,7 +160,7 @@ fn put_span(pipeline: &'static Pipeline, thread: &Thread, scope: u16, ended: &En
     }
     match trim::trim(ended, |len| pipeline.ring.fits(len)) {
         Some(bytes) => put(pipeline, thread, scope, bytes.len(), |out| out.copy_from_slice(&bytes)),
-        None => pipeline.refuse(|counters| &counters.too_large),
+        None => pipeline.refuse_admitted(|counters| &counters.too_large),
     }
 }
 
@@ -184,7 +184,7 @@ fn put(
             .append_to_new(pipeline, scope, len, fill),
     };
     if !appended {
-        pipeline.refuse(|counters| &counters.buffer_full);
+        pipeline.refuse_admitted(|counters| &counters.buffer_full);
     }
 }
 
@@ -194,7 +194,7 @@ pub(in crate::enabled) fn push_encoded(pipeline: &'static Pipeline, scope: u16, 
         return;
     }
     if !pipeline.ring.fits(record.len()) {
-        return pipeline.refuse(|counters| &counters.too_large);
+        return pipeline.refuse_admitted(|counters| &counters.too_large);
     }
     thread::with(|thread| {
         put(pipeline, thread, scope, record.len(), |out| out.copy_from_slice(record));

@@ -49,6 +49,8 @@ pub(crate) struct Header {
 /// # Safety
 ///
 /// `header` and the bytes of a slot must stay at their place for the life of the value, and slots must not overlap.
+/// `place` is of the very slot and panics where there is none, `header_of` of a place is the slot's header, and `fill`
+/// and `read` lend exactly the bytes that they are asked for.
 pub(crate) unsafe trait Memory: Send + Sync {
     /// A slot as the one who writes it holds it, with nothing left to look up or to check.
     type Place: Copy + Send;
@@ -68,7 +70,7 @@ pub(crate) unsafe trait Memory: Send + Sync {
     ///
     /// # Safety
     ///
-    /// The bytes lie inside the slot, and nobody else reads or writes them meanwhile.
+    /// The place is one of this memory, the bytes lie inside the slot, and nobody else reads or writes them meanwhile.
     unsafe fn fill(
         &'static self,
         place: Self::Place,
