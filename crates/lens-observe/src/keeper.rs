@@ -19,12 +19,15 @@ use crate::prometheus::{Expose, Kind, Page};
 pub struct Keeper {
     store: Store,
     in_flight: Mutex<InFlight>,
+    /// Why the store could not take the last request that it could not take.
+    refusal: Mutex<Option<String>>,
 }
 
 impl Keeper {
     /// Fills a store.
     pub fn new(store: Store) -> Self {
-        Self { store, in_flight: Mutex::new(InFlight::new(Settings::default())) }
+        let in_flight = Mutex::new(InFlight::new(Settings::default()));
+        Self { store, in_flight, refusal: Mutex::default() }
     }
 
     /// The store.
@@ -50,6 +53,11 @@ impl Keeper {
         self.live().tick(SystemClock.now_nanos());
     }
 
+    /// Why the store could not take a request since the last time this was asked; one that was bad is not meant.
+    pub fn take_refusal(&self) -> Option<String> {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     fn live(&self) -> MutexGuard<'_, InFlight> {
         self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -67,7 +75,13 @@ impl Intake for Keeper {
         });
         match appended {
             Ok(appended) => Ok(Accepted { rejected: appended.rejected, message: appended.reason }),
-            Err(refusal) => Err(refused(refusal)),
+            Err(refusal) => {
+                if !matches!(refusal, Refusal::BadRequest(_)) {
+                    let mut last = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
+                    *last = Some(refusal.to_string());
+                }
+                Err(refused(refusal))
+            }
         }
     }
 }

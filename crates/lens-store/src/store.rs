@@ -69,7 +69,7 @@ use crate::segment::SpanBuffers;
 use crate::wal::{self, Log};
 
 /// Folder of what could not be read any more.
-const DAMAGED: &str = "damaged";
+pub const DAMAGED: &str = "damaged";
 
 /// An open store. Dropped without [`Store::close`] it is as if its process had been killed.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use lens_observe::receiver::{ListenAddress, Options, Token};
 use lens_observe::{Keeper, Receiver, TICK};
-use lens_store::store::{self, Durability, Policy, Retention, Store};
+use lens_store::store::{self, Damage, Durability, Policy, Retention, Store};
 use tokio::sync::oneshot;
 
 use crate::args::ObserveArgs;
@@ -35,7 +35,8 @@ pub fn run(args: &ObserveArgs, printer: &Printer) -> Result<ExitStatus, anyhow::
     };
     let store = Store::open(&args.dir, store_options(args))
         .with_context(|| format!("cannot open the store {}", args.dir.display()))?;
-    for damage in store.damage() {
+    let told_damage = store.damage();
+    for damage in &told_damage {
         printer.warn(&damage.to_string());
     }
     let keeper = Arc::new(Keeper::new(store));
@@ -48,6 +49,8 @@ pub fn run(args: &ObserveArgs, printer: &Printer) -> Result<ExitStatus, anyhow::
         http: receiver.http_addresses().iter().map(base_url).collect(),
     };
     tell(&ready, args.json, printer)?;
+    let mut told = Told { damage: told_damage, refusal: None };
+    let tell_trouble = |text: &str| printer.warn(text);
     block_on(async {
         let mut tick = tokio::time::interval(TICK);
         let ended = ended(args.until_stdin_closes);
@@ -55,16 +58,45 @@ pub fn run(args: &ObserveArgs, printer: &Printer) -> Result<ExitStatus, anyhow::
         loop {
             tokio::select! {
                 result = &mut ended => break result,
-                _ = tick.tick() => keeper.tick(),
+                _ = tick.tick() => {
+                    keeper.tick();
+                    told.tell(&keeper, &tell_trouble);
+                }
             }
         }
     })?;
     receiver.stop();
+    told.tell(&keeper, &tell_trouble);
     let keeper = Arc::try_unwrap(keeper)
         .map_err(|_| anyhow::anyhow!("a request is still being worked on"))?;
     keeper.into_store().close().context("what arrived last may not survive a loss of power")?;
     printer.say("stored; nothing is received any more");
     Ok(ExitStatus::Done)
+}
+
+/// What was said of the store's trouble.
+struct Told {
+    damage: Vec<Damage>,
+    /// Why requests were refused when that was looked at last.
+    refusal: Option<String>,
+}
+
+impl Told {
+    /// Tells what is new.
+    fn tell(&mut self, keeper: &Keeper, tell: &impl Fn(&str)) {
+        let damage = keeper.store().damage();
+        for damaged in damage.iter().filter(|damaged| !self.damage.contains(damaged)) {
+            tell(&damaged.to_string());
+        }
+        self.damage = damage;
+        let refusal = keeper.take_refusal();
+        if let Some(why) = &refusal
+            && self.refusal != refusal
+        {
+            tell(&format!("requests are refused: {why}"));
+        }
+        self.refusal = refusal;
+    }
 }
 
 fn store_options(args: &ObserveArgs) -> store::Options {

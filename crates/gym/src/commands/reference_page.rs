@@ -17,8 +17,11 @@ fn row(arg: &Arg) -> String {
     };
     if arg.get_action().takes_values() {
         for name in arg.get_value_names().into_iter().flatten() {
-            let gap = if typed.ends_with('`') { "" } else { " " };
-            let _ = write!(typed, "{gap}{name}");
+            let _ = match arg.is_require_equals_set() {
+                true => write!(typed, "[={name}]"),
+                false if typed.ends_with('`') => write!(typed, "{name}"),
+                false => write!(typed, " {name}"),
+            };
         }
     }
     let mut what = arg.get_help().map(ToString::to_string).unwrap_or_default();

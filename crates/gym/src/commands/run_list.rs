@@ -12,7 +12,14 @@ use crate::trace::{self, Source};
 
 /// Lists the runs, the latest first.
 pub fn run(args: &RunListArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    let source = Source::open(&args.from.paths)?;
+    Source::ask(&args.from.paths, printer, |source| answer(args, source, printer))
+}
+
+fn answer(
+    args: &RunListArgs,
+    source: &Source,
+    printer: &Printer,
+) -> Result<ExitStatus, anyhow::Error> {
     let runs = runs(&source.rows(&Filter::default())?);
     if args.json {
         let runs: Vec<Value> = runs.iter().map(trace::run_value).collect();

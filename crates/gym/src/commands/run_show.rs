@@ -12,7 +12,14 @@ use crate::trace::{self, Source};
 
 /// Sums up one run.
 pub fn run(args: &RunShowArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    let source = Source::open(&args.from.paths)?;
+    Source::ask(&args.from.paths, printer, |source| answer(args, source, printer))
+}
+
+fn answer(
+    args: &RunShowArgs,
+    source: &Source,
+    printer: &Printer,
+) -> Result<ExitStatus, anyhow::Error> {
     let filter = Filter { run: args.run.clone(), ..Filter::default() };
     let rows = source.rows(&filter)?;
     let found = runs(&rows);
@@ -28,7 +35,7 @@ pub fn run(args: &RunShowArgs, printer: &Printer) -> Result<ExitStatus, anyhow::
         render::error(printer, &missing.into());
         return Ok(ExitStatus::Negative);
     };
-    let report = trace::Report::of(&source, rows)?;
+    let report = trace::Report::of(source, rows)?;
     if args.json {
         let mut document = trace::run_value(one);
         document["bands"] = json!(report.bands_value());

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use lens_store::manifest::{FileEntry, SegmentEntry, Table};
-use lens_store::store::{Options, Snapshot, Store};
+use lens_store::store::{DAMAGED, Options, Snapshot, Store};
 use lens_store::trace::timestamp;
 use serde_json::{Value, json};
 
@@ -188,8 +188,14 @@ fn verify(args: &StoreVerifyArgs, printer: &Printer) -> Result<ExitStatus, anyho
             printer.data(&format!("{path}: {reason}"))?;
         }
     }
+    let lost = snapshot.manifest().removed.segments_damaged;
+    if lost > 0 {
+        let lost = counted(usize::try_from(lost).unwrap_or(usize::MAX), "segment", "segments");
+        let aside = args.dir.join(DAMAGED);
+        printer.warn(&format!("{lost} set aside earlier: what is in {} is lost", aside.display()));
+    }
     printer.say(&format!(
-        "{} checked, {}",
+        "{} and the log checked, {}",
         counted(count, "file", "files"),
         if faults.is_empty() {
             "all as written".to_owned()
@@ -210,8 +216,15 @@ fn compact(args: &StoreCompactArgs, printer: &Printer) -> Result<ExitStatus, any
     store.flush()?;
     let merged = store.compact()?;
     let left = store.snapshot().manifest().segments.len();
+    let damage = store.damage();
     store.close()?;
     printer
         .say(&format!("merged {}; there are {left} now", counted(merged, "segment", "segments")));
+    for damaged in &damage {
+        printer.warn(&format!("not merged: {damaged}"));
+    }
+    if !damage.is_empty() {
+        return Ok(ExitStatus::Negative);
+    }
     Ok(ExitStatus::Done)
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use gym_telemetry::semconv::event;
+use http::header::AUTHORIZATION;
 use lens::semconv::live;
 use lens_otlp::client::{
     Client, MAX_REQUEST_BYTES, Outcome, Protocol, Sender, Signal, Target, Trouble,
@@ -17,12 +18,13 @@ use lens_store::store::{Segment, Snapshot, StoreError};
 use super::store::open;
 use crate::args::{ReplayProtocol, ReplaySignal, StoreReplayArgs};
 use crate::exit::ExitStatus;
+use crate::observe::credentials_for;
 use crate::printer::Printer;
 use crate::render::{self, Advise as _};
 use crate::trace::counted;
 
 /// A request that takes longer is spoken of.
-const SLOW: Duration = Duration::from_secs(2);
+const SLOW: Duration = Duration::from_secs(1);
 /// Items of a request.
 const BATCH_ITEMS: usize = 512;
 
@@ -36,7 +38,12 @@ pub fn run(args: &StoreReplayArgs, printer: &Printer) -> Result<ExitStatus, anyh
     for signal in &args.signals {
         let mut sending = Sending::new(args, *signal, &client, printer)?;
         let read = sending.send_all(&snapshot);
-        printer.say(&format!("sent {} to {}", sending.named(sending.sent), args.to));
+        let mut said = format!("sent {} to {}", sending.named(sending.sent), args.to);
+        if sending.live_events > 0 {
+            let live = counted(sending.live_events, "live event", "live events");
+            said.push_str(&format!("; {live} of what was under way then stay here"));
+        }
+        printer.say(&said);
         if sending.refused > 0 {
             printer.warn(&format!("it refused {}", sending.named(sending.refused)));
             status = ExitStatus::Negative;
@@ -69,6 +76,14 @@ pub fn run(args: &StoreReplayArgs, printer: &Printer) -> Result<ExitStatus, anyh
     Ok(status)
 }
 
+/// The header that spans are sent with to where these go, if the environment says so.
+fn credentials_of(url: &str) -> Option<(String, String)> {
+    let uri: http::Uri = url.parse().ok()?;
+    let host = uri.host()?.trim_start_matches('[').trim_end_matches(']');
+    let value = credentials_for(host)?;
+    Some((AUTHORIZATION.as_str().to_owned(), value.to_str().ok()?.to_owned()))
+}
+
 /// Why there is no going on.
 enum Stop {
     /// The receiver does not take this signal, or not what it holds.
@@ -86,6 +101,8 @@ struct Sending<'a> {
     sent: u64,
     refused: u64,
     stopped: Option<Stop>,
+    /// Log records that are not sent, since they say what was under way.
+    live_events: usize,
     /// What delayed the request that is on its way, as far as it was asked for.
     known: Option<Trouble>,
     /// Why requests take long, as it was told last; nothing once one does not.
@@ -114,7 +131,7 @@ impl<'a> Sending<'a> {
             },
             endpoint,
             protocol,
-            headers: Vec::new(),
+            headers: credentials_of(&args.to).into_iter().collect(),
             timeout: Duration::from_secs(args.timeout),
             gzip: args.gzip,
             certificate: None,
@@ -123,7 +140,8 @@ impl<'a> Sending<'a> {
         };
         let sender = client.open(target)?;
         let (stopped, known, told) = (None, None, None);
-        Ok(Self { signal, args, printer, sender, sent: 0, refused: 0, stopped, known, told })
+        let (sent, refused, live_events) = (0, 0, 0);
+        Ok(Self { signal, args, printer, sender, sent, refused, stopped, live_events, known, told })
     }
 
     /// `12 spans`.
@@ -144,11 +162,11 @@ impl<'a> Sending<'a> {
             let sent = self.send_segment(segment);
             snapshot.unless_damaged(segment, sent)?;
         }
-        let (logs, metrics) = (lasting(snapshot.memory_logs()), snapshot.memory_metrics());
+        let metrics = snapshot.memory_metrics();
         // Nothing of these can be broken.
         let _ = match self.signal {
             ReplaySignal::Traces => self.send_each(snapshot.memory_spans().map(Ok), |_| 1),
-            ReplaySignal::Logs => self.send_each(logs.map(Ok), |_| 1),
+            ReplaySignal::Logs => self.send_logs(snapshot.memory_logs()),
             ReplaySignal::Metrics => self.send_each(metrics.into_iter().map(Ok), RawMetric::points),
         };
         Ok(())
@@ -160,11 +178,22 @@ impl<'a> Sending<'a> {
                 Some(spans) => self.send_each(spans.spans()?, |_| 1),
                 None => Ok(()),
             },
-            ReplaySignal::Logs => self.send_each(lasting(segment.logs()?).map(Ok), |_| 1),
+            ReplaySignal::Logs => self.send_logs(segment.logs()?),
             ReplaySignal::Metrics => {
                 self.send_each(segment.metrics()?.into_iter().map(Ok), RawMetric::points)
             }
         }
+    }
+
+    /// Sends log records but for those that say what was under way: a receiver would show it as if it still were.
+    fn send_logs(&mut self, logs: Vec<RawLog>) -> Result<(), SegmentError> {
+        let is_live = |log: &RawLog| {
+            let live = [live::OPEN_EVENT, live::HEARTBEAT_EVENT, event::RETRY];
+            LogView::read(&log.message).is_ok_and(|view| live.contains(&view.event_name))
+        };
+        let (live, lasting): (Vec<RawLog>, Vec<RawLog>) = logs.into_iter().partition(is_live);
+        self.live_events += live.len();
+        self.send_each(lasting.into_iter().map(Ok), |_| 1)
     }
 
     /// Sends items in requests of a bounded size. `weight` says for how many each counts.
@@ -245,12 +274,4 @@ impl<'a> Sending<'a> {
             None => anyhow::anyhow!("the receiver {otherwise}"),
         }
     }
-}
-
-/// Log records without those that say what was under way: a receiver would show it as if it still were.
-fn lasting(logs: Vec<RawLog>) -> impl Iterator<Item = RawLog> {
-    let live = [live::OPEN_EVENT, live::HEARTBEAT_EVENT, event::RETRY];
-    logs.into_iter().filter(move |log| {
-        LogView::read(&log.message).is_ok_and(|view| !live.contains(&view.event_name))
-    })
 }

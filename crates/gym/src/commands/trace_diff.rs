@@ -19,13 +19,24 @@ pub fn run(args: &TraceDiffArgs, printer: &Printer) -> Result<ExitStatus, anyhow
         return Err(anyhow::anyhow!("neither side names a path"))
             .advise(|| "as in `gym trace diff logs@run=3f2a @run=88b1`".to_owned());
     };
-    let source_a = Source::open(std::slice::from_ref(&path_a))?;
-    // What is named twice is read once.
-    let source_b =
-        if path_a == path_b { None } else { Some(Source::open(std::slice::from_ref(&path_b))?) };
-    let source_b = source_b.as_ref().unwrap_or(&source_a);
+    Source::ask(std::slice::from_ref(&path_a), printer, |source_a| {
+        // What is named twice is read once.
+        if path_a == path_b {
+            return compare(args, [(&a, source_a), (&b, source_a)], printer);
+        }
+        Source::ask(std::slice::from_ref(&path_b), printer, |source_b| {
+            compare(args, [(&a, source_a), (&b, source_b)], printer)
+        })
+    })
+}
+
+fn compare(
+    args: &TraceDiffArgs,
+    [(a, source_a), (b, source_b)]: [(&Selection, &Source); 2],
+    printer: &Printer,
+) -> Result<ExitStatus, anyhow::Error> {
     let (rows_a, rows_b) = (source_a.rows(&a.filter)?, source_b.rows(&b.filter)?);
-    for (typed, rows, source) in [(&args.a, &rows_a, &source_a), (&args.b, &rows_b, source_b)] {
+    for (typed, rows, source) in [(&args.a, &rows_a, source_a), (&args.b, &rows_b, source_b)] {
         if rows.is_empty() {
             let missing =
                 source.is_empty()?.unwrap_or(trace::NotFound::NoneSelected(typed.clone()));

@@ -13,7 +13,14 @@ use crate::trace::{self, Choice, Section, Source, counted};
 
 /// Writes traces for other software.
 pub fn run(args: &TraceExportArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    let source = Source::open(&args.from.paths)?;
+    Source::ask(&args.from.paths, printer, |source| answer(args, source, printer))
+}
+
+fn answer(
+    args: &TraceExportArgs,
+    source: &Source,
+    printer: &Printer,
+) -> Result<ExitStatus, anyhow::Error> {
     if let Some(nothing) = source.is_empty()? {
         render::error(printer, &nothing.into());
         return Ok(ExitStatus::Negative);
@@ -21,9 +28,9 @@ pub fn run(args: &TraceExportArgs, printer: &Printer) -> Result<ExitStatus, anyh
     let filter = args.only.filter();
     let choice = Choice::of(args.rollout.as_deref(), args.trace.as_deref(), args.slowest);
     let chosen = match choice {
-        Some(choice) => trace::choose(&source, choice, &filter),
+        Some(choice) => trace::choose(source, choice, &filter),
         None if filter.is_empty() => Ok(trace::Chosen::everything(source.all()?)),
-        None => trace::choose(&source, Choice::Slowest(usize::MAX), &filter),
+        None => trace::choose(source, Choice::Slowest(usize::MAX), &filter),
     };
     let chosen = match chosen {
         Ok(chosen) => chosen,

@@ -8,7 +8,14 @@ use crate::trace::{self, Source};
 
 /// Lists the traces in files.
 pub fn run(args: &TraceListArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    let source = Source::open(&args.from.paths)?;
+    Source::ask(&args.from.paths, printer, |source| answer(args, source, printer))
+}
+
+fn answer(
+    args: &TraceListArgs,
+    source: &Source,
+    printer: &Printer,
+) -> Result<ExitStatus, anyhow::Error> {
     let nothing = source.is_empty()?;
     let listed = source.listed()?;
     if args.json {

@@ -10,19 +10,26 @@ use crate::trace::{self, Source};
 
 /// Says where the time of the rollouts in files went.
 pub fn run(args: &TraceReportArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    let source = Source::open(&args.from.paths)?;
+    Source::ask(&args.from.paths, printer, |source| answer(args, source, printer))
+}
+
+fn answer(
+    args: &TraceReportArgs,
+    source: &Source,
+    printer: &Printer,
+) -> Result<ExitStatus, anyhow::Error> {
     if let Some(nothing) = source.is_empty()? {
         render::error(printer, &nothing.into());
         return Ok(ExitStatus::Negative);
     }
     let mut rows = source.rows(&args.only.filter())?;
     let report = match args.slowest {
-        None => trace::Report::of(&source, rows)?,
+        None => trace::Report::of(source, rows)?,
         Some(count) => {
             slowest_first(&mut rows);
             let rest = rows.split_off(count.min(rows.len()));
-            let shared = trace::shared_of(&source, &rows, &rest)?;
-            trace::Report::of(&source, rows)?.with_shared(shared)
+            let shared = trace::shared_of(source, &rows, &rest)?;
+            trace::Report::of(source, rows)?.with_shared(shared)
         }
     };
     if args.json {
@@ -32,7 +39,7 @@ pub fn run(args: &TraceReportArgs, printer: &Printer) -> Result<ExitStatus, anyh
     }
     printer.say(&source.sentence());
     if report.is_empty() {
-        render::error(printer, &trace::NotFound::NoRollouts.into());
+        render::error(printer, &trace::no_rollouts(source, &args.only.filter())?.into());
         return Ok(ExitStatus::Negative);
     }
     Ok(ExitStatus::Done)

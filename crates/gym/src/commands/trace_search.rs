@@ -17,7 +17,15 @@ pub fn run(args: &TraceSearchArgs, printer: &Printer) -> Result<ExitStatus, anyh
     let query = Query::parse(&args.query)
         .context("the query cannot be read")
         .advise(|| advice(&args.query))?;
-    let source = Source::open(&args.paths)?;
+    Source::ask(&args.paths, printer, |source| answer(&query, args, source, printer))
+}
+
+fn answer(
+    query: &Query,
+    args: &TraceSearchArgs,
+    source: &Source,
+    printer: &Printer,
+) -> Result<ExitStatus, anyhow::Error> {
     printer.say(&source.sentence());
     let asked = Asked {
         text: &args.query,
@@ -25,8 +33,8 @@ pub fn run(args: &TraceSearchArgs, printer: &Printer) -> Result<ExitStatus, anyh
         limit: args.limit,
         step_nanos: args.step.unwrap_or(0),
     };
-    match source.ask(&query, &asked)? {
-        Answer::Measured(measured) => show_measured(&measured, &query, args, printer),
+    match source.search(query, &asked)? {
+        Answer::Measured(measured) => show_measured(&measured, query, args, printer),
         Answer::Found(search) => show_found(&search, args, printer),
     }
 }

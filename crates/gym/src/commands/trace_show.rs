@@ -8,14 +8,21 @@ use crate::trace::{self, Choice, Section, Source};
 
 /// Draws traces as timelines.
 pub fn run(args: &TraceShowArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    let source = Source::open(&args.from.paths)?;
+    Source::ask(&args.from.paths, printer, |source| answer(args, source, printer))
+}
+
+fn answer(
+    args: &TraceShowArgs,
+    source: &Source,
+    printer: &Printer,
+) -> Result<ExitStatus, anyhow::Error> {
     if let Some(nothing) = source.is_empty()? {
         render::error(printer, &nothing.into());
         return Ok(ExitStatus::Negative);
     }
     let filter = args.only.filter();
     let choice = Choice::of(args.rollout.as_deref(), args.trace.as_deref(), args.slowest);
-    let chosen = match trace::choose(&source, choice.unwrap_or(Choice::Obvious), &filter) {
+    let chosen = match trace::choose(source, choice.unwrap_or(Choice::Obvious), &filter) {
         Ok(chosen) => chosen,
         Err(trace::Unanswered::Source(error)) => return Err(error.into()),
         Err(trace::Unanswered::NotFound(missing)) => {

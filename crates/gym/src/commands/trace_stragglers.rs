@@ -10,7 +10,14 @@ use crate::trace::{self, Source};
 
 /// Names the rollouts that took much longer than the others of their task. None is an answer, too.
 pub fn run(args: &TraceStragglersArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    let source = Source::open(&args.from.paths)?;
+    Source::ask(&args.from.paths, printer, |source| answer(args, source, printer))
+}
+
+fn answer(
+    args: &TraceStragglersArgs,
+    source: &Source,
+    printer: &Printer,
+) -> Result<ExitStatus, anyhow::Error> {
     if let Some(nothing) = source.is_empty()? {
         render::error(printer, &nothing.into());
         return Ok(ExitStatus::Negative);
@@ -18,11 +25,11 @@ pub fn run(args: &TraceStragglersArgs, printer: &Printer) -> Result<ExitStatus, 
     let rows = source.rows(&args.only.filter())?;
     if rows.is_empty() {
         printer.say(&source.sentence());
-        render::error(printer, &trace::NotFound::NoRollouts.into());
+        render::error(printer, &trace::no_rollouts(source, &args.only.filter())?.into());
         return Ok(ExitStatus::Negative);
     }
     let rule = Rule { factor: args.factor, ..Rule::default() };
-    let found = trace::Found::among(&source, rows, rule)?;
+    let found = trace::Found::among(source, rows, rule)?;
     if args.json {
         printer.data(&found.document(&source.read_value()).to_string())?;
     } else {

@@ -4,4 +4,4 @@ mod child;
 mod remote;
 
 pub use child::{Observer, Ready};
-pub use remote::{Remote, RemoteError};
+pub use remote::{Remote, RemoteError, credentials_for};

@@ -243,7 +243,7 @@ impl Remote {
 }
 
 /// The `authorization` that spans are sent with to a host, as the environment says.
-fn credentials_for(host: &str) -> Option<HeaderValue> {
+pub fn credentials_for(host: &str) -> Option<HeaderValue> {
     let first = |names: [&str; 2]| {
         let mut set = names.into_iter().filter_map(|name| std::env::var(name).ok());
         set.find(|value| !value.is_empty())

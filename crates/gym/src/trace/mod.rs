@@ -38,7 +38,7 @@ pub use read::counted;
 pub use report::Report;
 pub use runs::{run_text, run_value, runs_table};
 pub use search::{found_table, metrics_table};
-pub use select::{Choice, Chosen, NotFound, Unanswered, choose};
+pub use select::{Choice, Chosen, NotFound, Unanswered, choose, no_rollouts};
 pub use shared::shared_of;
 pub use source::{Answer, Asked, Source, SourceError};
 pub use stragglers::Found;

@@ -88,7 +88,7 @@ impl ReadReport {
             (self.metrics, "metric record", "metric records"),
             (self.logs, "log record", "log records"),
             (self.other, "other line", "other lines"),
-            (self.broken, "unreadable span", "unreadable spans"),
+            (self.broken, "unreadable record", "unreadable records"),
             (self.torn, "torn last line", "torn last lines"),
         ]
         .into_iter()

@@ -4,6 +4,7 @@ use lens_store::rollouts::filter::slowest_first;
 use lens_store::rollouts::runs::Run;
 use lens_store::rollouts::{Filter, RolloutRow};
 use lens_store::trace::{Section, Traces};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -88,7 +89,7 @@ pub enum NotFound {
         some: Vec<String>,
     },
     /// Nothing in the files is a span.
-    #[error("no spans in {paths}: {report}; spans are lines of the console exporter, or OTLP JSON")]
+    #[error("no spans in {paths}: {report}")]
     NoSpans {
         /// As given.
         paths: String,
@@ -117,6 +118,14 @@ pub enum NotFound {
     /// The files hold traces, but no rollouts.
     #[error("no rollout in these files; `gym trace list` shows what traces there are")]
     NoRollouts,
+    /// There are rollouts, and a filter takes none of them.
+    #[error("the filter takes none of {rollouts}; there are {values}")]
+    NoneMeant {
+        /// `12 rollouts`.
+        rollouts: String,
+        /// What they are told apart by.
+        values: String,
+    },
 }
 
 /// Why nothing was chosen.
@@ -131,6 +140,26 @@ pub enum Unanswered {
 }
 
 impl NotFound {
+    /// No rollout is meant by a filter, of these that there are.
+    fn of_filter(rows: &[RolloutRow]) -> Self {
+        let some = |what: &str, values: BTreeSet<&str>| {
+            let count = values.len();
+            let of = |value| if value == "" { "(none)" } else { value };
+            let named: Vec<&str> = values.into_iter().map(of).take(NAMED).collect();
+            let more = if count > NAMED { ", …" } else { "" };
+            format!("{what} {}{more}", named.join(", "))
+        };
+        let mut values = vec![some("runs", rows.iter().map(|row| &*row.run).collect())];
+        let tasks: Vec<i64> = rows.iter().filter_map(|row| row.task_index).collect();
+        if let (Some(first), Some(last)) = (tasks.iter().min(), tasks.iter().max()) {
+            values.push(format!("tasks {first} to {last}"));
+        }
+        values.push(some("agents", rows.iter().map(|row| &*row.agent).collect()));
+        values.push(some("outcomes", rows.iter().map(|row| &*row.outcome).collect()));
+        let rollouts = counted(rows.len(), "rollout", "rollouts");
+        Self::NoneMeant { rollouts, values: values.join("; ") }
+    }
+
     /// Not one run, but these.
     pub fn of_runs(wanted: Option<&str>, runs: &[Run]) -> Self {
         let names = || runs.iter().take(5).map(|run| run_name(run).to_owned()).collect();
@@ -146,6 +175,22 @@ impl NotFound {
 
 fn closest_text(closest: &[String]) -> String {
     if closest.is_empty() { String::new() } else { format!("; closest: {}", closest.join(", ")) }
+}
+
+/// Values of a kind that are named.
+const NAMED: usize = 5;
+
+/// What to answer when a filter takes no rollout.
+///
+/// # Errors
+///
+/// When the source cannot be read.
+pub fn no_rollouts(source: &Source, filter: &Filter) -> Result<NotFound, SourceError> {
+    if filter.is_empty() {
+        return Ok(NotFound::NoRollouts);
+    }
+    let all = source.rows(&Filter::default())?;
+    Ok(if all.is_empty() { NotFound::NoRollouts } else { NotFound::of_filter(&all) })
 }
 
 /// Finds what was asked for among the rollouts that are meant.
@@ -170,7 +215,7 @@ pub fn choose(source: &Source, choice: Choice<'_>, filter: &Filter) -> Result<Ch
         Choice::Slowest(count) => {
             let mut rows = source.rows(filter)?;
             if rows.is_empty() {
-                return Err(NotFound::NoRollouts.into());
+                return Err(no_rollouts(source, filter)?.into());
             }
             slowest_first(&mut rows);
             rows.truncate(count);
@@ -273,5 +318,9 @@ fn distance(wanted: &str, id: &str) -> usize {
 /// There is nothing to show: what was looked at.
 pub fn nothing_found(paths: &[PathBuf], report: &ReadReport) -> NotFound {
     let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-    NotFound::NoSpans { paths: names.join(", "), report: report.sentence() }
+    let read = report.sentence();
+    NotFound::NoSpans {
+        paths: names.join(", "),
+        report: format!("{read}; spans are lines of the console exporter, or OTLP JSON"),
+    }
 }

@@ -21,7 +21,9 @@ use serde_json::{Value, json};
 use super::json::report_value;
 use super::read::{ReadError, ReadReport, Reading, counted, read};
 use super::select::{NotFound, nothing_found};
+use crate::exit::ExitStatus;
 use crate::observe::{Remote, RemoteError};
+use crate::printer::Printer;
 
 /// The newest traces that are looked at where all of a store are wanted, and their spans.
 const ALL: (usize, u64) = (10_000, 1_000_000);
@@ -114,6 +116,49 @@ struct Rollouts {
 }
 
 impl Source {
+    /// Opens what was named and has it asked. What is damaged in it, so that the answer lacks it, is told whatever the
+    /// answer is, and an answer that lacks something is not a plain yes.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read, or the question fails.
+    pub fn ask(
+        paths: &[PathBuf],
+        printer: &Printer,
+        question: impl FnOnce(&Self) -> Result<ExitStatus, anyhow::Error>,
+    ) -> Result<ExitStatus, anyhow::Error> {
+        let source = Self::open(paths)?;
+        let answered = question(&source);
+        let damage = source.damage();
+        for damaged in &damage {
+            printer.warn(&format!("the answer lacks what was in {damaged}"));
+        }
+        match answered? {
+            ExitStatus::Done if !damage.is_empty() => Ok(ExitStatus::Negative),
+            status => Ok(status),
+        }
+    }
+
+    /// What was found to be damaged so far, a file and its fault each.
+    fn damage(&self) -> Vec<String> {
+        match &self.kind {
+            Kind::Files { .. } => Vec::new(),
+            Kind::Store { snapshot, .. } => {
+                snapshot.damage().iter().map(ToString::to_string).collect()
+            }
+            Kind::Remote(remote) => {
+                #[derive(Deserialize)]
+                struct Status {
+                    damage: Vec<String>,
+                }
+                // One that was just asked and does not answer any more has said what it could.
+                let status = remote.json("status", &[]).ok();
+                let status = status.and_then(|it| serde_json::from_slice::<Status>(&it.body).ok());
+                status.map(|status| status.damage).unwrap_or_default()
+            }
+        }
+    }
+
     /// Opens what was named.
     ///
     /// # Errors
@@ -283,7 +328,7 @@ impl Source {
     /// # Errors
     ///
     /// When spans cannot be read.
-    pub fn ask(&self, query: &Query, asked: &Asked<'_>) -> Result<Answer, SourceError> {
+    pub fn search(&self, query: &Query, asked: &Asked<'_>) -> Result<Answer, SourceError> {
         let now_nanos = SystemClock.now_nanos();
         let from_nanos = asked.last_nanos.map_or(0, |last| now_nanos.saturating_sub(last));
         match &self.kind {
@@ -330,7 +375,11 @@ impl Source {
         let is_empty = self.trace_ids("")?.is_empty();
         Ok(is_empty.then(|| NotFound::NoSpans {
             paths: self.name(),
-            report: "nothing has been received yet".to_owned(),
+            report: match self.damage().is_empty() {
+                true => "nothing has been received yet",
+                false => "what was received cannot be read",
+            }
+            .to_owned(),
         }))
     }
 
@@ -374,6 +423,12 @@ impl Source {
                 if fresh > 0 {
                     text.push_str(&format!(", {fresh} in its log"));
                 }
+                let lost = snapshot.manifest().removed.segments_damaged;
+                if lost > 0 {
+                    let lost = usize::try_from(lost).unwrap_or(usize::MAX);
+                    let lost = counted(lost, "damaged segment", "damaged segments");
+                    text.push_str(&format!("; {lost} set aside"));
+                }
                 text
             }
             Kind::Remote(remote) => format!("asked {}", remote.base()),
@@ -388,8 +443,9 @@ impl Source {
                 "store": folder,
                 "spans_in_files": snapshot.manifest().spans(),
                 "spans_in_log": snapshot.memory_span_count(),
+                "damage": self.damage(),
             }),
-            Kind::Remote(remote) => json!({ "asked": remote.base() }),
+            Kind::Remote(remote) => json!({ "asked": remote.base(), "damage": self.damage() }),
         }
     }
 }

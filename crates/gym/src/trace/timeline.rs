@@ -13,8 +13,10 @@ use super::bar::Scale;
 use super::read::counted;
 use super::text::{Canvas, ProcessLabels, columns, cut, duration_text, padding};
 
-/// From this width on there is room for bars.
-const BAR_MIN_COLUMNS: usize = 100;
+/// Below this width the tree is drawn with a column for each level, to leave room for bars.
+const WIDE_COLUMNS: usize = 100;
+/// Names are not cut shorter than this, and than the second for the sake of bars.
+const LEAST_NAMES: [usize; 2] = [16, 28];
 /// The width that is drawn for when nobody says.
 const PIPE_COLUMNS: usize = 120;
 const BAR_WIDTHS: std::ops::RangeInclusive<usize> = 16..=60;
@@ -40,7 +42,10 @@ pub fn timeline(traces: &Traces, section: Section, canvas: &Canvas) -> String {
     text.push('\n');
 
     let lines: Vec<Line> = (section.first..section.end)
-        .map(|at| Line::new(traces, section, at, labels.of(&span_of(&tree.nodes[at]).resource)))
+        .map(|at| {
+            let process = labels.of(&span_of(&tree.nodes[at]).resource);
+            Line::new(traces, section, at, process, canvas)
+        })
         .collect();
     let layout = Layout::new(&lines, canvas);
     let start_nanos = nodes.iter().map(|node| node.start_nanos).min().unwrap_or(0);
@@ -118,11 +123,18 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn new(traces: &'a Traces, section: Section, at: usize, process: &'a str) -> Self {
+    fn new(
+        traces: &'a Traces,
+        section: Section,
+        at: usize,
+        process: &'a str,
+        canvas: &Canvas,
+    ) -> Self {
+        let is_narrow = canvas.width.is_some_and(|width| width < WIDE_COLUMNS);
         let tree = &traces.traces[section.trace].tree;
         let span = traces.span(section.trace, at);
         Self {
-            branches: branches(tree, section, at),
+            branches: branches(tree, section, at, is_narrow),
             name: &span.name,
             process,
             duration: duration_text(tree.nodes[at].duration_nanos()),
@@ -133,7 +145,7 @@ impl<'a> Line<'a> {
 }
 
 /// `│  └─ ` before a name. The last child of each ancestor is found from the subtree's end.
-fn branches(tree: &Tree, section: Section, at: usize) -> String {
+fn branches(tree: &Tree, section: Section, at: usize, is_narrow: bool) -> String {
     let top = tree.nodes[section.first].depth;
     let mut parts = Vec::new();
     let mut node = at;
@@ -141,11 +153,15 @@ fn branches(tree: &Tree, section: Section, at: usize) -> String {
         && let Some(parent) = tree.nodes[node].parent
     {
         let is_last = tree.nodes[node].end == tree.nodes[parent].end;
-        parts.push(match (node == at, is_last) {
-            (true, true) => "└─ ",
-            (true, false) => "├─ ",
-            (false, true) => "   ",
-            (false, false) => "│  ",
+        parts.push(match (is_narrow, node == at, is_last) {
+            (false, true, true) => "└─ ",
+            (false, true, false) => "├─ ",
+            (false, false, true) => "   ",
+            (false, false, false) => "│  ",
+            (true, true, true) => "└ ",
+            (true, true, false) => "├ ",
+            (true, false, true) => " ",
+            (true, false, false) => "│",
         });
         node = parent;
         if parts.len() > MAX_DRAWN_DEPTH {
@@ -308,13 +324,19 @@ impl Layout {
         if let Some(width) = canvas.width {
             // Two blanks after the name, two after the process.
             let room = width.saturating_sub(process + duration + 4);
-            name = name.min(room.max(16));
+            let bar = BAR_WIDTHS.start() + 2;
+            let [least, with_bars] = LEAST_NAMES;
+            let room = if room >= with_bars + bar { room - bar } else { room };
+            name = name.min(room.max(least));
         }
         let available = canvas.width.unwrap_or(PIPE_COLUMNS);
         let rest = available.saturating_sub(name + process + duration + 4);
         let mut bar = 0;
-        if available >= BAR_MIN_COLUMNS && rest >= BAR_WIDTHS.start() + 2 {
-            let wanted = rest - 2 - notes.min(rest / 3);
+        if rest >= BAR_WIDTHS.start() + 2 {
+            // What is worth knowing is worth more than long bars.
+            let most =
+                if available < WIDE_COLUMNS { rest - 2 - BAR_WIDTHS.start() } else { rest / 3 };
+            let wanted = rest - 2 - notes.min(most);
             bar = wanted.clamp(*BAR_WIDTHS.start(), *BAR_WIDTHS.end());
         }
         let taken = if bar > 0 { bar + 2 } else { 0 };

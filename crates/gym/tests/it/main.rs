@@ -3,6 +3,7 @@
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
 mod contract;
+mod damaged;
 mod demo;
 mod doctor;
 mod ending;

@@ -111,7 +111,7 @@ fn store_is_whole_can_be_sent_on_and_damage_is_named(store: &str) {
     assert!(text(&replayed.stderr).contains("hint: --signals"), "{}", text(&replayed.stderr));
     let closed = format!("http://127.0.0.1:{}", lens_testing::free_port());
     let refused =
-        output(gym().args(["store", "replay", store, "--timeout", "4", "--to", closed.as_str()]));
+        output(gym().args(["store", "replay", store, "--timeout", "6", "--to", closed.as_str()]));
     assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stderr));
     // Who waits is told why before it is over, and once.
     let waiting = format!("waiting for {closed}: the connection was refused");
@@ -255,11 +255,36 @@ fn an_observer_with_a_token_is_asked_with_the_credentials_that_fleets_send() {
         assert!(said.contains("OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20TOKEN"), "{said}");
         assert!(!said.contains("wrong"), "credentials are not told: {said}");
     }
+    let other = folder.path().join("other");
+    let from = Observer::start(&other);
+    let span = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"00000000000000000000000000000001",
+        "spanId":"0000000000000001","name":"sent on","startTimeUnixNano":"1","endTimeUnixNano":"2"}]}]}]}"#;
+    let answer = post(from.url("http"), "/v1/traces", "application/json", span.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(from.stop(), Some(0));
+    for transport in ["grpc", "http"] {
+        let replay = |headers: &str| {
+            let mut replay = gym();
+            replay.args([
+                "store",
+                "replay",
+                "--signals",
+                "traces",
+                "--to",
+                observer.url(transport),
+            ]);
+            replay.args(["--protocol", if transport == "grpc" { "grpc" } else { "http/protobuf" }]);
+            output(replay.arg(&other).env("OTEL_EXPORTER_OTLP_HEADERS", headers))
+        };
+        assert_eq!(replay("").status.code(), Some(1));
+        let sent = replay("authorization=Bearer%20s3cret");
+        assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    }
     let answered = ask("authorization=Bearer%20s3cret");
     assert_eq!(
         answered.status.code(),
         Some(1),
-        "nothing was received yet: {}",
+        "no rollout was received: {}",
         text(&answered.stderr)
     );
 }

@@ -66,6 +66,11 @@ impl Snapshot {
         })
     }
 
+    /// What was found to be damaged, here or by others of this store.
+    pub fn damage(&self) -> Vec<Damage> {
+        locked(&self.damage).clone()
+    }
+
     /// What says which segments count.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
