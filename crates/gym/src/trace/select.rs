@@ -144,8 +144,9 @@ impl NotFound {
     fn of_filter(rows: &[RolloutRow]) -> Self {
         let some = |what: &str, values: BTreeSet<&str>| {
             let count = values.len();
-            let of = |value| if value == "" { "(none)" } else { value };
-            let named: Vec<&str> = values.into_iter().map(of).take(NAMED).collect();
+            let named =
+                values.into_iter().map(|value| if value.is_empty() { "(none)" } else { value });
+            let named: Vec<&str> = named.take(NAMED).collect();
             let more = if count > NAMED { ", …" } else { "" };
             format!("{what} {}{more}", named.join(", "))
         };
