@@ -19,7 +19,7 @@ use crate::prometheus::{Expose, Kind, Page};
 pub struct Keeper {
     store: Store,
     in_flight: Mutex<InFlight>,
-    /// Why the store could not take the last request that it could not take.
+    /// Why the store could not write the last request that it could not write.
     refusal: Mutex<Option<String>>,
 }
 
@@ -53,7 +53,7 @@ impl Keeper {
         self.live().tick(SystemClock.now_nanos());
     }
 
-    /// Why the store could not take a request since the last time this was asked; one that was bad is not meant.
+    /// Why the store could not write a request since the last time this was asked.
     pub fn take_refusal(&self) -> Option<String> {
         self.refusal.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -76,7 +76,8 @@ impl Intake for Keeper {
         match appended {
             Ok(appended) => Ok(Accepted { rejected: appended.rejected, message: appended.reason }),
             Err(refusal) => {
-                if !matches!(refusal, Refusal::BadRequest(_)) {
+                // One that finds no room waits for it, and a bad one is its sender's.
+                if matches!(refusal, Refusal::DiskFull { .. } | Refusal::Unavailable { .. }) {
                     let mut last = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
                     *last = Some(refusal.to_string());
                 }
