@@ -41,6 +41,7 @@ use crate::args::{
     Cli, Command, ConfigCommand, EnvCommand, EvalCommand, RunCommand, SpoolCommand, TraceCommand,
 };
 use crate::printer::Printer;
+use crate::trace::Source;
 
 /// How long telemetry may take to flush where nobody wants to wait any more.
 const HURRIED_FLUSH: Duration = Duration::from_millis(500);
@@ -53,15 +54,35 @@ pub fn dispatch(cli: &Cli, printer: &Printer) -> Result<ExitCode, anyhow::Error>
         Command::Env(EnvCommand::Resolve(args)) => env_resolve::run(args, cli.verbose, printer),
         Command::Env(EnvCommand::Test(args)) => env_test::run(args, printer),
         Command::Eval(EvalCommand::Run(args)) => eval_run::run(args, printer),
-        Command::Trace(TraceCommand::List(args)) => trace_list::run(args, printer),
-        Command::Trace(TraceCommand::Show(args)) => trace_show::run(args, printer),
-        Command::Trace(TraceCommand::Report(args)) => trace_report::run(args, printer),
+        Command::Trace(TraceCommand::List(args)) => {
+            Source::ask(&args.from.paths, printer, |source| trace_list::run(args, source, printer))
+        }
+        Command::Trace(TraceCommand::Show(args)) => {
+            Source::ask(&args.from.paths, printer, |source| trace_show::run(args, source, printer))
+        }
+        Command::Trace(TraceCommand::Report(args)) => {
+            Source::ask(&args.from.paths, printer, |source| {
+                trace_report::run(args, source, printer)
+            })
+        }
         Command::Trace(TraceCommand::Search(args)) => trace_search::run(args, printer),
         Command::Trace(TraceCommand::Diff(args)) => trace_diff::run(args, printer),
-        Command::Trace(TraceCommand::Stragglers(args)) => trace_stragglers::run(args, printer),
-        Command::Trace(TraceCommand::Export(args)) => trace_export::run(args, printer),
-        Command::Run(RunCommand::List(args)) => run_list::run(args, printer),
-        Command::Run(RunCommand::Show(args)) => run_show::run(args, printer),
+        Command::Trace(TraceCommand::Stragglers(args)) => {
+            Source::ask(&args.from.paths, printer, |source| {
+                trace_stragglers::run(args, source, printer)
+            })
+        }
+        Command::Trace(TraceCommand::Export(args)) => {
+            Source::ask(&args.from.paths, printer, |source| {
+                trace_export::run(args, source, printer)
+            })
+        }
+        Command::Run(RunCommand::List(args)) => {
+            Source::ask(&args.from.paths, printer, |source| run_list::run(args, source, printer))
+        }
+        Command::Run(RunCommand::Show(args)) => {
+            Source::ask(&args.from.paths, printer, |source| run_show::run(args, source, printer))
+        }
         Command::Run(RunCommand::Watch(args)) => run_watch::run(args, printer),
         Command::Config(ConfigCommand::Show(args)) => config_show::run(args, printer),
         Command::Spool(SpoolCommand::List(args)) => spool_list::run(args, printer),

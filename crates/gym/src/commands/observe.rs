@@ -35,11 +35,9 @@ pub fn run(args: &ObserveArgs, printer: &Printer) -> Result<ExitStatus, anyhow::
     };
     let store = Store::open(&args.dir, store_options(args))
         .with_context(|| format!("cannot open the store {}", args.dir.display()))?;
-    let told_damage = store.damage();
-    for damage in &told_damage {
-        printer.warn(&damage.to_string());
-    }
     let keeper = Arc::new(Keeper::new(store));
+    let mut told = Told::default();
+    told.tell(&keeper, printer);
     options.pages = Some(Arc::new(lens_observe::Api::new(Arc::clone(&keeper))));
     options.more_metrics = vec![Arc::clone(&keeper) as _];
     let receiver = Receiver::start(options, Arc::clone(&keeper) as _)?;
@@ -49,8 +47,6 @@ pub fn run(args: &ObserveArgs, printer: &Printer) -> Result<ExitStatus, anyhow::
         http: receiver.http_addresses().iter().map(base_url).collect(),
     };
     tell(&ready, args.json, printer)?;
-    let mut told = Told { damage: told_damage, refusal: None };
-    let tell_trouble = |text: &str| printer.warn(text);
     block_on(async {
         let mut tick = tokio::time::interval(TICK);
         let ended = ended(args.until_stdin_closes);
@@ -60,13 +56,13 @@ pub fn run(args: &ObserveArgs, printer: &Printer) -> Result<ExitStatus, anyhow::
                 result = &mut ended => break result,
                 _ = tick.tick() => {
                     keeper.tick();
-                    told.tell(&keeper, &tell_trouble);
+                    told.tell(&keeper, printer);
                 }
             }
         }
     })?;
     receiver.stop();
-    told.tell(&keeper, &tell_trouble);
+    told.tell(&keeper, printer);
     let keeper = Arc::try_unwrap(keeper)
         .map_err(|_| anyhow::anyhow!("a request is still being worked on"))?;
     keeper.into_store().close().context("what arrived last may not survive a loss of power")?;
@@ -75,6 +71,7 @@ pub fn run(args: &ObserveArgs, printer: &Printer) -> Result<ExitStatus, anyhow::
 }
 
 /// What was said of the store's trouble.
+#[derive(Default)]
 struct Told {
     damage: Vec<Damage>,
     /// Why requests were refused when that was looked at last.
@@ -83,17 +80,17 @@ struct Told {
 
 impl Told {
     /// Tells what is new.
-    fn tell(&mut self, keeper: &Keeper, tell: &impl Fn(&str)) {
+    fn tell(&mut self, keeper: &Keeper, printer: &Printer) {
         let damage = keeper.store().damage();
         for damaged in damage.iter().filter(|damaged| !self.damage.contains(damaged)) {
-            tell(&damaged.to_string());
+            printer.warn(&damaged.to_string());
         }
         self.damage = damage;
         let refusal = keeper.take_refusal();
         if let Some(why) = &refusal
             && self.refusal != refusal
         {
-            tell(&format!("requests are refused: {why}"));
+            printer.warn(&format!("requests are refused: {why}"));
         }
         self.refusal = refusal;
     }

@@ -11,11 +11,7 @@ use crate::render;
 use crate::trace::{self, Source};
 
 /// Lists the runs, the latest first.
-pub fn run(args: &RunListArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    Source::ask(&args.from.paths, printer, |source| answer(args, source, printer))
-}
-
-fn answer(
+pub fn run(
     args: &RunListArgs,
     source: &Source,
     printer: &Printer,

@@ -11,11 +11,7 @@ use crate::render;
 use crate::trace::{self, Source};
 
 /// Sums up one run.
-pub fn run(args: &RunShowArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    Source::ask(&args.from.paths, printer, |source| answer(args, source, printer))
-}
-
-fn answer(
+pub fn run(
     args: &RunShowArgs,
     source: &Source,
     printer: &Printer,

@@ -177,20 +177,21 @@ fn verify(args: &StoreVerifyArgs, printer: &Printer) -> Result<ExitStatus, anyho
             faults.push((path.display().to_string(), reason));
         }
     }
+    let set_aside = snapshot.manifest().removed.segments_damaged;
     faults.sort();
     faults.dedup_by(|a, b| a.0 == b.0);
     if args.json {
         let faults: Vec<Value> =
             faults.iter().map(|(path, reason)| json!({ "path": path, "reason": reason })).collect();
-        printer.data(&json!({ "files": count, "faults": faults }).to_string())?;
+        let document = json!({ "files": count, "faults": faults, "segments_set_aside": set_aside });
+        printer.data(&document.to_string())?;
     } else {
         for (path, reason) in &faults {
             printer.data(&format!("{path}: {reason}"))?;
         }
     }
-    let lost = snapshot.manifest().removed.segments_damaged;
-    if lost > 0 {
-        let lost = counted(usize::try_from(lost).unwrap_or(usize::MAX), "segment", "segments");
+    if set_aside > 0 {
+        let lost = counted(usize::try_from(set_aside).unwrap_or(usize::MAX), "segment", "segments");
         let aside = args.dir.join(DAMAGED);
         printer.warn(&format!("{lost} set aside earlier: what is in {} is lost", aside.display()));
     }
@@ -221,10 +222,7 @@ fn compact(args: &StoreCompactArgs, printer: &Printer) -> Result<ExitStatus, any
     printer
         .say(&format!("merged {}; there are {left} now", counted(merged, "segment", "segments")));
     for damaged in &damage {
-        printer.warn(&format!("not merged: {damaged}"));
+        printer.warn(&format!("left out: {damaged}"));
     }
-    if !damage.is_empty() {
-        return Ok(ExitStatus::Negative);
-    }
-    Ok(ExitStatus::Done)
+    Ok(if damage.is_empty() { ExitStatus::Done } else { ExitStatus::Negative })
 }

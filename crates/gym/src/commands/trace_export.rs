@@ -12,11 +12,7 @@ use crate::render;
 use crate::trace::{self, Choice, Section, Source, counted};
 
 /// Writes traces for other software.
-pub fn run(args: &TraceExportArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    Source::ask(&args.from.paths, printer, |source| answer(args, source, printer))
-}
-
-fn answer(
+pub fn run(
     args: &TraceExportArgs,
     source: &Source,
     printer: &Printer,

@@ -7,11 +7,7 @@ use crate::render;
 use crate::trace::{self, Source};
 
 /// Lists the traces in files.
-pub fn run(args: &TraceListArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    Source::ask(&args.from.paths, printer, |source| answer(args, source, printer))
-}
-
-fn answer(
+pub fn run(
     args: &TraceListArgs,
     source: &Source,
     printer: &Printer,

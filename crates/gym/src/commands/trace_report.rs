@@ -9,11 +9,7 @@ use crate::render;
 use crate::trace::{self, Source};
 
 /// Says where the time of the rollouts in files went.
-pub fn run(args: &TraceReportArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    Source::ask(&args.from.paths, printer, |source| answer(args, source, printer))
-}
-
-fn answer(
+pub fn run(
     args: &TraceReportArgs,
     source: &Source,
     printer: &Printer,

@@ -7,11 +7,7 @@ use crate::render;
 use crate::trace::{self, Choice, Section, Source};
 
 /// Draws traces as timelines.
-pub fn run(args: &TraceShowArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    Source::ask(&args.from.paths, printer, |source| answer(args, source, printer))
-}
-
-fn answer(
+pub fn run(
     args: &TraceShowArgs,
     source: &Source,
     printer: &Printer,

@@ -9,11 +9,7 @@ use crate::render;
 use crate::trace::{self, Source};
 
 /// Names the rollouts that took much longer than the others of their task. None is an answer, too.
-pub fn run(args: &TraceStragglersArgs, printer: &Printer) -> Result<ExitStatus, anyhow::Error> {
-    Source::ask(&args.from.paths, printer, |source| answer(args, source, printer))
-}
-
-fn answer(
+pub fn run(
     args: &TraceStragglersArgs,
     source: &Source,
     printer: &Printer,

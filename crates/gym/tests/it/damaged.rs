@@ -80,7 +80,7 @@ fn an_answer_that_lacks_a_damaged_file_says_so_and_is_no_plain_yes() {
     let compacted = output(gym().args(["store", "compact"]).arg(&dir));
     let said = text(&compacted.stderr);
     assert_eq!(compacted.status.code(), Some(1), "{said}");
-    assert!(said.contains(&format!("warning: not merged: {}: ", files[1].display())), "{said}");
+    assert!(said.contains(&format!("warning: left out: {}: ", files[1].display())), "{said}");
 }
 
 #[test]
